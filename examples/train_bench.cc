@@ -416,7 +416,7 @@ int run(const BenchFlags& wanted) {
         if (!speaks(own.training)) own.plot.clear();
         return TrainBench(own).run();
       },
-      wanted.training.group.stall_exit_code);
+      [&] { return stall_code(wanted.training); });
 }
 
 int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

@@ -1,6 +1,7 @@
 #include "belfry/trainers/program/program_processes.h"
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error_origin.h"
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/agreement.h"
@@ -23,6 +25,7 @@
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/error_file.h"
 #include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/stop_signals.h"
 
 namespace belfry {
 namespace {
@@ -53,8 +56,8 @@ void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   session.visible_devices = join(share, ",");
 }
 
-int exit_code_of(const ErrorFields& error, int stall_exit_code) {
-  if (error.kind == ErrorKind::kStalled) return stall_exit_code;
+int code_of_failure(const ErrorFields& error, int code_of_stall) {
+  if (error.kind == ErrorKind::kStalled) return code_of_stall;
   return error.is_mistake ? 2 : 1;
 }
 
@@ -66,12 +69,12 @@ ErrorFields reported(ErrorFields error, int rank, const std::string& host) {
 }
 
 // Prints the last words of a process that hangs, and ends it.
-void abandon(const ProcessGroup& group, const std::exception& failure, int stall_exit_code) {
+void abandon(const ProcessGroup& group, const std::exception& failure, int code_of_stall) {
   const int rank = group.rank();
   const ErrorFields error = reported(fields_of(failure), rank, group.host(rank));
   write_error_file(error);
   end_process(
-      exit_code_of(error, stall_exit_code),
+      code_of_failure(error, code_of_stall),
       cat("error: ", error_text(error), "; this process did not end by itself, and ends now\n"));
 }
 
@@ -151,9 +154,8 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
                      "secret, the same in all of them, or give --insecure if nobody else is in "
                      "this network");
   WatchOptions watch = flags.group.watch;
-  watch.abandon = [code = flags.group.stall_exit_code](const ProcessGroup& group,
-                                                       const std::exception& error) {
-    abandon(group, error, code);
+  watch.abandon = [flags](const ProcessGroup& group, const std::exception& error) {
+    abandon(group, error, stall_code(flags));
   };
   return join_processes(flags.group.launcher, std::move(watch));
 }
@@ -236,13 +238,14 @@ std::vector<std::string> hosts_of(const Processes* processes) {
   return hosts;
 }
 
-int run_process(Processes* processes, const std::function<int()>& body, int stall_exit_code) try {
+int run_process(Processes* processes, const std::function<int()>& body,
+                const std::function<int()>& stall_code) try {
   return body();
 } catch (const std::exception& error) {
   ErrorFields known = fields_of(error);
   const bool is_stall = known.kind == ErrorKind::kStalled;
   if (!processes && !is_stall) throw;
-  if (!processes) throw ExitError(stall_exit_code, std::move(known));
+  if (!processes) throw ExitError(stall_code(), std::move(known));
   const int rank = processes->rank();
   known = reported(std::move(known), rank, processes->host(rank));
   try {
@@ -250,13 +253,21 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }
-  if (is_stall) throw ExitError(stall_exit_code, std::move(known));
+  if (is_stall) throw ExitError(stall_code(), std::move(known));
   if (known.is_mistake) std::throw_with_nested(FlagError(std::move(known)));
   std::throw_with_nested(Error(std::move(known)));
 }
 
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
-  return exit_code_of(fields_of(error), flags.group.stall_exit_code);
+  return code_of_failure(fields_of(error), stall_code(flags));
+}
+
+// Each process knows by itself: launchers pass signals on to all, and all have one --max_time.
+int stall_code(const TrainFlags& flags) {
+  if (const int signal = StopSignals::signal(); signal != 0) return exit_code_of(signal);
+  const double most = flags.run.max_seconds;
+  return most > 0 && seconds_since_start() >= most ? exit_code_of(SIGTERM)
+                                                   : flags.group.stall_exit_code;
 }
 
 }  // namespace belfry

@@ -51,11 +51,16 @@ void tell_others_of_stall(const TrainFlags& flags, const StallError& error);
 int share_of_cores(Processes& processes);
 
 // Runs body() in one of several processes. An exception ends the other processes, and its text says
-// which process threw. A stall becomes an ExitError with this code, also if the process is alone
+// which process threw. A stall becomes an ExitError with stall_code(), also if the process is alone
 // (null). A mistake on the command line becomes a FlagError, also in the others, which only hear of
 // it: all end with one exit code.
-int run_process(Processes* processes, const std::function<int()>& body,
-                int stall_exit_code = kStallExitCode);
+int run_process(
+    Processes* processes, const std::function<int()>& body,
+    const std::function<int()>& stall_code = [] { return kStallExitCode; });
+
+// The exit code of a run that has stalled. If a signal or --max_time has asked it to end, that is
+// the reason of its end, and no launcher starts it again.
+int stall_code(const TrainFlags& flags);
 
 // The exit code of a program whose training throws `error` through run_process() and run_program().
 int exit_code_of(const std::exception& error, const TrainFlags& flags);

@@ -1,6 +1,7 @@
 #include "belfry/trainers/program/train.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <future>
@@ -30,7 +31,6 @@
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report_files.h"
 #include "belfry/trainers/runs/stall_watch.h"
-#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/error_file.h"
@@ -89,13 +89,6 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
                    cat("--allreduce=auto, now or when ", info.path, " was saved,"));
 }
 
-// Data are loaded when their size is asked for.
-void read_sizes(const Dataset& train, const Dataset* test) {
-  const Busy busy("reading the data");
-  train.size();
-  if (test) test->size();
-}
-
 // One call of a training program.
 class TrainingProgram {
  public:
@@ -114,10 +107,12 @@ class TrainingProgram {
         options_(trainer_options(flags_, recipe.model, recipe.optimizer)) {}
 
   int run() {
+    watch_.emplace(setup_, stall_options());
     if (flags_.inspection.mfu && !flags_.plans() && flags_.inspection.check_equivalence == 0)
       peak_ = measured_peak(flags_);
     prepare_options();
     const RunDirs dirs{.data_dir = flags_.files.data_dir, .bad_records = flags_.files.bad_records};
+    set_up("the data function of the recipe");
     train_data_ = recipe_.data(dirs, true);
     test_data_ = recipe_.data(dirs, false);
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
@@ -125,11 +120,12 @@ class TrainingProgram {
       if (data) report_files_.reserve_data(flags_, *data);
     int status = 0;
     if (flags_.plans()) {
+      end_setup();
       keep_freed_memory();
       inspect(flags_, options_, *train_data_, test_data_.get(), console_, report_files_.json,
               report_files_.memory);
     } else {
-      read_sizes(*train_data_, test_data_.get());
+      read_sizes();
       status = flags_.inspection.check_equivalence > 0 ? compare() : train();
     }
     report_files_.files.finish();
@@ -137,6 +133,21 @@ class TrainingProgram {
   }
 
  private:
+  // `what` is under way; the watch warns of it, and ends the program, as in a step.
+  void set_up(const char* what) {
+    setup_.enter({.what = TrainingActivity::What::kSetup, .hook = what, .step = 0});
+  }
+  // From now on others show that the program makes progress.
+  void end_setup() { setup_.enter({.what = TrainingActivity::What::kEnded}); }
+
+  // Data are loaded when their size is asked for.
+  void read_sizes() {
+    set_up("reading the data");
+    train_data_->size();
+    if (test_data_) test_data_->size();
+    end_setup();
+  }
+
   void prepare_options() {
     SessionOptions& session = options_.session;
     const bool prints = session.log_device_placement;
@@ -179,11 +190,15 @@ class TrainingProgram {
 
   int train() {
     const Start start = build();
+    set_up("resuming the run");
     run_.restore(*trainer_);
     const std::optional<JsonValue> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
+    watch_.emplace(trainer_->loop().activity(), stall_options());
     trainer_->loop().check_callbacks();
     run_.begin(*trainer_, placement_);
+    start_ = start;
+    has_begun_ = true;
     try {
       train_and_report(start);
     } catch (const std::exception& error) {
@@ -202,11 +217,9 @@ class TrainingProgram {
 
   Start build() {
     Start start;
-    {
-      const Busy busy(cat("building the model for ", options_.devices.size(), " devices"));
-      trainer_ = std::make_unique<Trainer>(find_trainer(flags_.kind), options_, *train_data_,
-                                           test_data_.get());
-    }
+    set_up("building the model");
+    trainer_ = std::make_unique<Trainer>(find_trainer(flags_.kind), options_, *train_data_,
+                                         test_data_.get());
     start.startup_seconds = seconds_since_start();
     print_header(console_, name_, flags_, *trainer_, *train_data_, test_data_.get());
     if (flags_.trainer.session.log_device_placement)
@@ -216,7 +229,7 @@ class TrainingProgram {
 
   // Reports the run, and then throws if it diverged.
   void train_and_report(const Start& start) {
-    const std::exception_ptr error = train_watched(start);
+    const std::exception_ptr error = train_or_tell(*trainer_, run_);
     report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
     report_results();
     if (error) std::rethrow_exception(error);
@@ -226,38 +239,31 @@ class TrainingProgram {
                    "device or its memory may be faulty, or code of yours has written to a copy");
   }
 
-  std::exception_ptr train_watched(const Start& start) {
-    const StallWatch watch(trainer_->loop().activity(), stall_options(start));
-    return train_or_tell(*trainer_, run_);
-  }
-
-  StallOptions stall_options(const Start& start) {
+  StallOptions stall_options() {
     StallOptions options = belfry::stall_options(flags_);
     if (const double most = flags_.run.max_seconds; most > 0)
       options.deadline =
           Activity::Clock::now() + std::chrono::duration_cast<Activity::Clock::duration>(
                                        std::chrono::duration<double>(most - seconds_since_start()));
-    options.end_run = [this, start](const StallError& error, int request) {
-      end_stalled_run(error, request, start);
+    options.end_run = [this](const StallError& error, int request) {
+      end_stalled_run(error, request);
     };
     return options;
   }
 
   // The thread that hangs cannot be ended, so the process is. What hangs may be the disk, so the
-  // summary has a thread of its own, and a limited time. All processes return one code. A process
-  // alone that was asked to end returns that of the request.
-  [[noreturn]] void end_stalled_run(const StallError& error, int request, const Start& start) {
-    const bool is_alone = !options_.session.processes;
-    const int code =
-        is_alone && request != 0 ? exit_code_of(request) : flags_.group.stall_exit_code;
+  // summary has a thread of its own, and a limited time. A run that had not begun has none.
+  [[noreturn]] void end_stalled_run(const StallError& error, int request) {
+    const int code = request != 0 ? exit_code_of(request) : stall_code(flags_);
     tell_others_of_stall(flags_, error);
+    if (!has_begun_) end_stalled_process(flags_, error, code, "");
     std::string saved;
     try {
       std::promise<std::string> told;
       std::future<std::string> is_told = told.get_future();
       std::jthread writer =
           start_thread({.what = "the summary of a run that hangs", .remedy = "use fewer threads"},
-                       [&] { told.set_value(write_stalled_summary(error, code, start)); });
+                       [&] { told.set_value(write_stalled_summary(error, code)); });
       if (is_told.wait_for(flags_.group.watch.patience) == std::future_status::ready)
         saved = is_told.get();
       end_stalled_process(flags_, error, code, saved);
@@ -267,9 +273,9 @@ class TrainingProgram {
   }
 
   // Returns what was saved last.
-  std::string write_stalled_summary(const StallError& error, int code, const Start& start) {
-    report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start);
-    end_failed_run(error, code, start);
+  std::string write_stalled_summary(const StallError& error, int code) {
+    report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start_);
+    end_failed_run(error, code, start_);
     std::fflush(stdout);
     return run_.saved();
   }
@@ -379,6 +385,10 @@ class TrainingProgram {
   std::optional<Report> report_;
   std::optional<double> peak_;       // with --mfu
   CommunicationTime communication_;  // in all traced steps
+  TrainingActivity setup_;           // before there is a trainer
+  Start start_;
+  std::atomic<bool> has_begun_{false};  // so that the run directory is this run's
+  std::optional<StallWatch> watch_;     // the last member: it looks at the others
 };
 
 }  // namespace
@@ -411,7 +421,7 @@ int train(int argc, char** argv, const Recipe& recipe) {
                      recipe)
               .run();
         },
-        flags.group.stall_exit_code);
+        [&] { return stall_code(flags); });
   };
   return run_program(argc, argv, parse, run);
 }

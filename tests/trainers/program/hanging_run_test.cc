@@ -17,6 +17,7 @@
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/util/error_file.h"
 
 // Classes of a user.
 namespace own_program {
@@ -140,6 +141,13 @@ struct Hang {
 struct ActingRunTest : TrainingRunTest {
   ActingRunTest() { std::filesystem::create_directories(json_.parent_path()); }
   ~ActingRunTest() override { own_program::act_in_kernel = nullptr; }
+
+  // The last words of a process whose kErrorFileVariable names this file.
+  std::string error_left() const {
+    const std::optional<ErrorFields> error = read_error_file(path(".error"));
+    std::filesystem::remove(path(".error"));
+    return error ? error_text(*error) : "";
+  }
 };
 
 class HangingRun : public ActingRunTest, public testing::WithParamInterface<Hang> {
@@ -295,6 +303,99 @@ INSTANTIATE_TEST_SUITE_P(Program, HangingProcess,
                          testing::Values(Hang{Where::kData, "cpu:1", 1, kDataTold},
                                          Hang{Where::kCallback, "cpu:1", 1, kCallbackTold}),
                          [](const auto& one) { return name_of(one.param.where); });
+
+// Of two processes, the second compares variables after a step, and the first makes the next step.
+class MutualWait : public ActingRunTest {
+ protected:
+  struct ComparesOne final : Callback {
+    void after_step(Trainer& trainer, const StepInfo& info) override {
+      if (info.step == 2 && trainer.graph().process().rank == 1) trainer.compare_processes(3);
+    }
+  };
+  // Runs both, and never returns.
+  void run(const std::vector<std::string>& flags) {
+    const std::string port = cat(free_port());
+    const std::string rank = ::fork() == 0 ? "0" : "1";
+    if (rank == "1") ::setenv(kErrorFileVariable, path(".error").c_str(), 1);
+    for (const auto& [name, value] :
+         std::map<std::string, std::string>{{"RANK", rank},
+                                            {"WORLD_SIZE", "2"},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", port}})
+      ::setenv(name.c_str(), value.c_str(), 1);
+    std::vector<std::string> all{"--devices=cpu:1", "--threads=1"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    Recipe recipe = small_recipe();
+    recipe.callbacks = {std::make_shared<ComparesOne>()};
+    const TrainResult done = start(all, recipe);
+    std::fputs(done.error.c_str(), stderr);
+    ::_exit(done.code);
+  }
+};
+
+TEST_F(MutualWait, EndsAndSaysWhoWaitsForWhom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run({"--stall_abort_seconds=1"}), testing::ExitedWithCode(75),
+              "all processes wait for each other, and nothing has moved for .*waits for rank 0, .* "
+              "between two steps");
+}
+
+TEST_F(MutualWait, EndsWhenItsTimeIsUp) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run({"--stall_warn_seconds=0.3", "--max_time=00:02"}), testing::ExitedWithCode(143),
+              "");
+  EXPECT_THAT(error_left(), testing::ContainsRegex("the time is up, but the run has stalled: .*all "
+                                                   "processes wait for each other"));
+}
+
+// Before there is a step. Nothing is said of a run that has not begun.
+class HangingSetup : public ActingRunTest {
+ protected:
+  void expect_end(const Recipe& recipe, const std::string& what) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto hang_for_ever = [&] {
+      ::setenv(kErrorFileVariable, path(".error").c_str(), 1);
+      start({"--devices=cpu:1", "--stall_warn_seconds=0.2", "--stall_abort_seconds=0.5"}, recipe);
+    };
+    EXPECT_EXIT(hang_for_ever(), testing::ExitedWithCode(75), "");
+    EXPECT_THAT(error_left(), testing::ContainsRegex(cat("the run has stalled: ", what,
+                                                         " has made no progress for ")));
+    EXPECT_FALSE(std::filesystem::exists(directory_ + "/summary.json"));
+  }
+  static void hang() {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+};
+
+struct HangsInCheck final : Callback {
+  void check(Trainer&) const override {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+};
+
+TEST_F(HangingSetup, OfItsDataEnds) {
+  Recipe recipe = small_recipe();
+  recipe.data = [](const RunDirs&, bool) -> std::unique_ptr<Dataset> {
+    hang();
+    return nullptr;
+  };
+  expect_end(recipe, "the data function of the recipe");
+}
+
+TEST_F(HangingSetup, OfItsModelEnds) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    hang();
+    return smooth_model(tower, x, y);
+  };
+  expect_end(recipe, "building the model");
+}
+
+TEST_F(HangingSetup, OfACallbackEnds) {
+  Recipe recipe = small_recipe();
+  recipe.callbacks = {std::make_shared<HangsInCheck>()};
+  expect_end(recipe, "the callback .*HangsInCheck::check at step 1");
+}
 
 struct Thrown {
   Where where;

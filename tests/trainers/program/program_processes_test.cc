@@ -36,7 +36,8 @@ TEST(ProgramProcesses, NameTheFlagOfAnOption) {
                   const FlagsNameOptions flags_name_options;  // as programs do
                   run_process(
                       processes.get(),
-                      []() -> int { refuse_option("uneven", "=error: ", 3, " left"); }, 75);
+                      []() -> int { refuse_option("uneven", "=error: ", 3, " left"); },
+                      [] { return 75; });
                 }),
                 AllOf(HasSubstr("[rank 0, "), HasSubstr("] --uneven=error: 3 left")));
   });
