@@ -6,6 +6,7 @@
 
 #include <zlib.h>
 
+#include "belfry/framework/base/activity.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -122,6 +123,7 @@ std::span<const std::byte> FileBlocks::peek(std::size_t least) {
   if (rest_.size() < least) {
     std::ranges::copy(rest_, block_.begin());
     const std::size_t more = file_.read(std::span(block_).subspan(rest_.size()));
+    note_progress();
     rest_ = std::span(block_).first(rest_.size() + more);
   }
   return rest_;

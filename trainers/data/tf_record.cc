@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 
+#include "belfry/framework/base/activity.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/crc32c.h"
@@ -35,6 +36,7 @@ TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64
   };
   std::byte head[kHeadBytes];
   const std::size_t got = file.read(head);
+  note_progress();
   if (got < kHeadBytes) fail(cat("expected ", kHeadBytes, " bytes of length and CRC, found ", got));
   const auto bytes = std::span<const std::byte>(head);
   const auto length = number_in<std::uint64_t>(bytes);

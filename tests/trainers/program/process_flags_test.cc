@@ -58,7 +58,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
       {"--small_tensors_kb=4", "--small_tensors_kb is 4 there, and 0 in rank 0"},
       {"--fuse=0", "--fuse is 0 there, and 1 in rank 0"},
       {"--shards=4", "rank 0 lacks --shards, which is 4 there"},
-      {"--batch_size=16", "rank 0 lacks --batch_size, which is 16 there"},
+      {"--batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
       {"--global_batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
       {"--gradient_accumulation_steps=2", "--gradient_accumulation_steps is 2 there, and 1"},
       {"--uneven=weight", "--uneven is weight there, and drop in rank 0"},
