@@ -5,6 +5,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/models/models.h"
 
 namespace belfry {
