@@ -34,7 +34,7 @@ std::int64_t bucket_bytes(double megabytes) {
 OutputRows combine_in_buckets(const GradientTable& grads, const Strategy& strategy,
                               Reduction reduction, double megabytes) {
   require(std::isfinite(megabytes) && megabytes >= 0, "buckets of ", megabytes,
-          " MiB are not possible; give a size above 0");
+          " MiB are not possible; give a size above 0, or 0 for no buckets");
   if (megabytes == 0) return strategy.combine(grads, reduction);
   const std::unique_ptr<Strategy> in_one_node = strategy.in_one_node();
   const EagerScope eager(grads.graph());

@@ -16,8 +16,8 @@ std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces)
 // Throws InvalidArgument, naming variable v's gradient, unless there is one result per tower.
 void require_results(const GradientTable& grads, int v, std::size_t results);
 
-// Makes the results of Strategy::sum from `combine(v)`, which gives the results of variable v for
-// each tower.
+// Makes the results of Strategy::combine or sum from `combine(v)`, which gives the results of
+// variable v for each tower.
 template <class F>
 OutputRows by_variable(const GradientTable& grads, const F& combine) {
   OutputRows rows(static_cast<std::size_t>(grads.towers()));

@@ -133,7 +133,7 @@ TEST(Bucketed, RefusesSizesThatAreNone) {
   const TestGradients gradients(2, {{4}});
   for (const double size : {-1.0, HUGE_VAL, std::nan("")})
     EXPECT_THAT(message_of([&] { in_buckets("collective", gradients, size); }),
-                HasSubstr("are not possible; give a size above 0"))
+                HasSubstr("are not possible; give a size above 0, or 0 for no buckets"))
         << size;
 }
 

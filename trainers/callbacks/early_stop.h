@@ -36,9 +36,9 @@ class EarlyStop final : public Callback {
   // Throws InvalidArgument for a patience below 1 and a negative least improvement.
   EarlyStop(EarlyStopOptions options, Console& console);
 
+  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   // Throws OptionMistake for a metric that neither the model nor the evaluation has, and that no
   // callback sets (Callback::metrics()).
-  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;

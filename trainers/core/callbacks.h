@@ -1,5 +1,5 @@
 // What happens around the steps of a training run. progress.h and evaluation.h have two that every
-// recipe has.
+// program shows.
 #pragma once
 #include <cstdint>
 #include <exception>

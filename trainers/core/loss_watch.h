@@ -58,7 +58,8 @@ struct Suspects {
   std::string input;         // "field 'x' of training sample 37 has nan at element 0"
   std::string test_input;    // the same of test data
   std::string large_update;  // "the first update made 'fc/W' as large as 1e+30"
-  std::string first_update;  // "the first update made 'fc/W' nan, though its loss was finite"
+  std::string
+      first_update;  // "the first update made 'fc/W' nan, though the loss before it was finite"
 };
 
 }  // namespace belfry

@@ -16,7 +16,7 @@ class Trainer {
  public:
   // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
   // kind and the data, which must outlive the trainer; `test` may be null. Throws InvalidArgument
-  // for whatever does not fit together: options that the kind does not take, towers that disagree,
+  // for whatever does not fit together: options that do not go together, towers that disagree,
   // a batch larger than the data, or a model for other fields. It also throws for test data with
   // other fields than the training data or without samples, and for sizes and shapes that cannot
   // be. It also throws for options without model or optimizer, or with a null callback.

@@ -25,12 +25,14 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  // Called once, before `combine`: makes choices that the options leave open (--allreduce=auto).
-  // Returns lines about them for people; "" if none was left.
+  // Called once, before `combine`: makes choices that the options leave open (--allreduce=auto),
+  // and refuses gradients that cannot be packed as asked for. Returns lines about the choices for
+  // people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of batches. The
-  // results are then clipped and applied (build_training_graph()). Such kinds take --uneven=pad,
-  // --uneven=weight, --tower_weights, --clip_norm and --gradient_accumulation_steps.
+  // Combines the towers' gradients, as ReduceOptions ask for. Called for each form of batches,
+  // but once for all in which towers count alike. The results are then clipped and applied
+  // (build_training_graph()). Such kinds take --uneven=pad, --uneven=weight, --tower_weights,
+  // --clip_norm and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
   // Instead of `combine`, for kinds whose towers update by their own gradients: the nodes that make

@@ -1,4 +1,4 @@
-// Where Trainer::train() is, for a watch on another thread and for errors.
+// Where a training is, from its setup to its end, for a watch on another thread and for errors.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -21,8 +21,8 @@ struct TrainingGraphOptions {
   // The forms of batches, for the towers of all processes. Of several processes each tower is fed
   // rows.
   std::span<const BatchForm> forms;
-  // Called once, with the towers' gradients, before `kind` first combines them. It may put what it
-  // chooses into `trainer`.
+  // Called once, with the towers' gradients, before `kind` first combines them. It may
+  // change the options that it was built with.
   std::function<void(const GradientTable&)> choose = {};
   std::size_t predictors = 1;  // at most one per device
 };

@@ -219,7 +219,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     StepInfo step = progress_.info();
     call("before_step", step.step + 1, [&](Callback& c) { c.before_step(trainer_, step); });
     tell_metrics(step);
-    if (stopped_) break;  // by an evaluation that was due when the run before ended
+    if (stopped_) break;  // in before_step(), or by an evaluation that was due
     const std::int64_t samples = progress_.samples_of_step();
     const double step_start = progress_.seconds();
     const bool with_trace = run_step(*source, step);

@@ -29,7 +29,7 @@ struct StepNodes {
   // f64, empty unless there are several processes. Process by process, it has the loss and metrics
   // of each tower, and then what was fed to `request` there.
   Output of_all_towers;
-  Output request;  // a scalar placeholder, f64: see TrainingLoop::interrupt()
+  Output request;  // a scalar placeholder, f64, for a StepRequest
   // Tensors that towers without samples would give to layers over all towers. They are to be fed
   // with zeros.
   std::vector<Output> zeros;

@@ -46,7 +46,8 @@ bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
                           const std::vector<DeviceSpec>& devices);
 
 // Whether the trainer's results must have the bits of all canonical modes: its mode is canonical,
-// and the model permits it (TrainingGraph::canonical).
+// the model permits it (TrainingGraph::canonical), and all processes and earlier parts of the run
+// compute alike (BuiltTraining::other_bits()).
 bool is_canonical(const Mode& mode, const BuiltTraining& built);
 
 // Whether runs with these options end with the same bits each time. On GPUs libraries may choose

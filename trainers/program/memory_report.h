@@ -45,9 +45,9 @@ class TellMemory final : public Callback {
   // `saves`: checkpoints are written while training goes on, from a copy of the variables.
   TellMemory(Console& console, bool saves, MemoryLimit limit = {})
       : console_(console), saves_(saves), limit_(std::move(limit)) {}
+  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   // Throws OutOfMemory if the CPUs of this process need more memory than the limit, as far as steps
   // are planned: those of training before setup(), then those of the evaluation, too.
-  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
 

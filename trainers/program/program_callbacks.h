@@ -9,8 +9,7 @@
 
 namespace belfry {
 
-// Adds all callbacks to `options`, in the order that callbacks.h states. `peak`: the measured peak
-// of the devices, for Progress.
+// Adds all callbacks to `options`. `peak`: the measured peak of the devices, for Progress.
 void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
                    Console& console, TrainingRun& run, std::optional<double> peak);
 

@@ -54,7 +54,7 @@ struct Recipe {
   // The samples of all towers, instead of batch_size; flag --global_batch_size. 0: none.
   int global_batch_size = 0;
   int epochs = 1;                                         // --epochs
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  // they come behind our own (callbacks.h)
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // called by phase (callbacks.h)
   std::vector<OwnOption> flags = {};                      // added to those of flags.h
 };
 
@@ -63,7 +63,8 @@ struct Recipe {
 // line names the last checkpoint saved. Returns the exit code. 0: success. 2: the command line is
 // wrong by itself, or asks for something that the model lacks. 1: any other error, such as flags
 // that do not fit the data, training that diverged (divergence.h), or modes that differ
-// (--check_equivalence). Throws nothing.
+// (--check_equivalence). 75, or --stall_exit_code: the run stalled. 128 plus a signal: it or
+// --max_time ended the run. Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

@@ -25,7 +25,8 @@ namespace belfry {
 // taken. Throws Error if another process has it.
 std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags);
 
-// The run of one call of a program. Call its members in their order.
+// The run of one call of a program. Call callbacks(), adopt(), restore(), finished(), begin() and
+// end() in this order.
 class TrainingRun {
  public:
   // Finds the newest checkpoint. `directory` as take_run_directory() gives it. Throws FlagError for
@@ -40,7 +41,7 @@ class TrainingRun {
   const std::string& written() const { return written_; }
   // Takes the global batch and the shards of the run that was found, unless flags set them.
   void adopt(TrainerOptions& options) const;
-  // The callbacks of --run_dir and of signals, which come before all others (callbacks.h).
+  // The callbacks of --run_dir and of signals.
   std::vector<std::shared_ptr<Callback>> callbacks();
   // Goes on from the newest checkpoint that can be read, or loads variables. Throws FlagError for
   // the checkpoint of another run.

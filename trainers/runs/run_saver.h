@@ -79,9 +79,9 @@ class RunSaver final : public Callback {
   // The newest such step whose checkpoint is still there; none without.
   std::optional<std::int64_t> kept_step() const;
 
+  CallbackPhase phase() const override { return CallbackPhase::kSave; }
   // Throws OptionMistake if there is no such metric, or if the best checkpoint of the directory is
   // so by another one.
-  CallbackPhase phase() const override { return CallbackPhase::kSave; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;

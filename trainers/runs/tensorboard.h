@@ -35,8 +35,8 @@ class TensorBoard final : public Callback {
  public:
   explicit TensorBoard(std::string directory, TensorBoardOptions options = {},
                        FileSystem& files = local_file_system());
-  // Throws IoError if the files cannot be made.
   CallbackPhase phase() const override { return CallbackPhase::kRecord; }
+  // Throws IoError if the files cannot be made.
   void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
   void after_metrics(Trainer& trainer, const StepInfo& info,
