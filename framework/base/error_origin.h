@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 
 #include "belfry/framework/base/error.h"
@@ -22,6 +23,19 @@ struct ErrorOrigin {
 // already recorded, it adds ", in <what>", and the device and the step if they are missing. An
 // exception that is no std::exception becomes an Error that names its type.
 [[noreturn]] void rethrow_from(ErrorOrigin origin);
+
+// Calls f(), a part of a user's program that `what` names. An exception that is no Error gets this
+// origin; the errors of Belfry name what they are about.
+template <class F>
+auto naming_part(std::string_view what, const F& f) {
+  try {
+    return f();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    rethrow_from({.what = std::string(what)});
+  }
+}
 
 // Adds ", in step <step>" if the exception has a recorded origin without a step.
 void add_step_to_origin(const std::exception& error, std::int64_t step);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
@@ -79,7 +80,9 @@ std::string text_of_other_run(const CheckpointInfo& info, const std::string& dif
 JsonValue states_of(const Trainer& trainer) {
   JsonValue states = JsonValue::object();
   for (const std::shared_ptr<Callback>& callback : trainer.built().options().callbacks)
-    if (!callback->name().empty()) states.set(callback->name(), callback->state());
+    if (!callback->name().empty())
+      naming_part(cat("the callback ", class_name(typeid(*callback)), "::state"),
+                  [&] { states.set(callback->name(), callback->state()); });
   return states;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <optional>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -90,7 +91,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       const AutocastScope types(graph, autocasting(trainer.precision));
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
-      tower.loss(trainer.model(tower, inputs));
+      naming_part("the tower function", [&] { tower.loss(trainer.model(tower, inputs)); });
     }
     if (tower.is_training() && !graph.open())
       gradients.push_back(

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <typeinfo>
 #include <utility>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/built_training.h"
@@ -66,7 +68,9 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
   for (const NamedValue& metric : step_metrics_)
     names.push_back(built_.test_data() ? cat("validation_", metric.name) : metric.name);
   for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
-    for (std::string& name : callback->metrics()) names.push_back(std::move(name));
+    naming_part(cat("the callback ", class_name(typeid(*callback)), "::metrics"), [&] {
+      for (std::string& name : callback->metrics()) names.push_back(std::move(name));
+    });
   return names;
 }
 

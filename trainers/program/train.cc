@@ -113,8 +113,10 @@ class TrainingProgram {
     prepare_options();
     const RunDirs dirs{.data_dir = flags_.files.data_dir, .bad_records = flags_.files.bad_records};
     set_up("the data function of the recipe");
-    train_data_ = recipe_.data(dirs, true);
-    test_data_ = recipe_.data(dirs, false);
+    naming_part("the data function of the recipe", [&] {
+      train_data_ = recipe_.data(dirs, true);
+      test_data_ = recipe_.data(dirs, false);
+    });
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
     for (const Dataset* data : {train_data_.get(), test_data_.get()})
       if (data) report_files_.reserve_data(flags_, *data);
@@ -143,8 +145,10 @@ class TrainingProgram {
   // Data are loaded when their size is asked for.
   void read_sizes() {
     set_up("reading the data");
-    train_data_->size();
-    if (test_data_) test_data_->size();
+    naming_part("size() of a data set of the recipe", [&] {
+      train_data_->size();
+      if (test_data_) test_data_->size();
+    });
     end_setup();
   }
 

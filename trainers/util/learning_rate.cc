@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/flag_values.h"
@@ -70,7 +71,9 @@ double LearningRate::at(const StepInfo& info) const {
           "the learning rate is an empty function; give a number or a function of StepInfo");
   StepInfo timeless = info;
   timeless.seconds = 0;
-  const double value = schedule_ ? schedule_(timeless) : value_;
+  const double value = schedule_ ? naming_part("the function of the learning rate",
+                                               [&] { return schedule_(timeless); })
+                                 : value_;
   require(std::isfinite(value) && value >= 0, "the learning rate",
           schedule_ ? cat(" of step ", info.step) : "", " is ", value,
           "; it must be finite and not negative");

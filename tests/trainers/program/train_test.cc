@@ -367,5 +367,41 @@ TEST(Train, HonoursMoreThreadsThanCoresWithAWarning) {
   EXPECT_THAT(result.error, HasSubstr("64 threads"));
 }
 
+// Throws where it is told to.
+struct ThrowsAt final : Callback {
+  explicit ThrowsAt(std::string where) : hook(std::move(where)) {}
+  std::string name() const override { return "throws"; }
+  JsonValue state() const override { return act("state"), JsonValue(1); }
+  std::vector<std::string> metrics() const override {
+    return act("metrics"), std::vector<std::string>();
+  }
+  void act(std::string_view where) const {
+    if (where == hook) throw std::runtime_error("it has failed");
+  }
+  std::string hook;
+};
+
+TEST_F(TrainTest, NamesThePartOfTheProgramThatThrew) {
+  const auto fails = [](auto&&...) -> double { throw std::runtime_error("it has failed"); };
+  Recipe data = small_recipe(), model = small_recipe(), rate = small_recipe();
+  data.data = [&](const RunDirs&, bool train) { return fails(), small_data(train); };
+  model.model = [&](Tower&, Output x, Output) { return fails(), x; };
+  rate.optimizer = sgd([&](const StepInfo&) { return fails(); });
+  Recipe state = small_recipe(), metrics = small_recipe();
+  state.callbacks = {std::make_shared<ThrowsAt>("state")};
+  metrics.callbacks = {std::make_shared<ThrowsAt>("metrics")};
+  const std::string run = path(".run");
+  for (const auto& [recipe, part] : {std::pair(&data, "the data function of the recipe"),
+                                     {&model, "the tower function"},
+                                     {&rate, "the function of the learning rate"},
+                                     {&state, "ThrowsAt::state"},
+                                     {&metrics, "ThrowsAt::metrics"}}) {
+    const TrainResult failed = run_train({"--devices=cpu:2", "--run_dir=" + run}, *recipe);
+    EXPECT_EQ(failed.code, 1);
+    EXPECT_THAT(failed.error, AllOf(HasSubstr("it has failed"), HasSubstr(part)));
+    std::filesystem::remove_all(run);
+  }
+}
+
 }  // namespace train_test
 }  // namespace belfry
