@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <typeinfo>
 
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"

@@ -182,7 +182,7 @@ TEST(TcpMessages, ASignWithoutAnEndIsShown) {
   WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
   attacked.stranger.send(kSignTag, std::string(24, '\0') + std::string(232, '\x07'));
   group.poll();
-  EXPECT_THAT(group.signs().describe(1), HasSubstr(": " + std::string(231, '?') + " for "));
+  EXPECT_THAT(group.signs().describe(1), HasSubstr(": " + std::string(223, '?') + " for "));
   group.end_others("that was all");
 }
 

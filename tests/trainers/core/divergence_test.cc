@@ -351,7 +351,7 @@ TEST_F(DivergenceTest, F16SaysThatItMakesNoProgress) {
   many.emplace_back("--max_steps=180");
   const TrainResult result = run_train(many, recipe);
   EXPECT_THAT(result.error,
-              AllOf(HasSubstr("W f16 skipped the last 20 updates, as gradients ere not finite"),
+              AllOf(HasSubstr("W f16 skipped the last 20 updates, as gradients were not finite"),
                     HasSubstr("use bf16"), HasSubstr("(--precision)"),
                     HasSubstr("W f16 still skips all updates, and the loss scale is ")));
   EXPECT_EQ(report()["skipped_steps"], 180);

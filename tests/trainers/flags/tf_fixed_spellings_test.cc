@@ -34,7 +34,7 @@ TEST(TfFixedSpellings, SayWhatToWrite) {
       {"--eval_during_training_every_n_steps=2", "after each epoch"},
       {"--num_eval_batches=2", "all test data in batches of --batch_size"},
       {"--eval_batch_size=2", "all test data in batches of --batch_size"},
-      {"--stop_at_top_1_accuracy=0.9", "--epochs=N and --max_steps=N"},
+      {"--stop_at_top_1_accuracy=0.9", "--early_stop=validation_accuracy:max:N"},
       {"--tfprof_file=f", "--trace_file=FILE"},
       {"--graph_file=f", "--log_device_placement"},
       {"--rmsprop_decay=0.9", "--learning_rate"},

@@ -328,7 +328,7 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
             0);
   EXPECT_EQ(report()["state_hash"], hash);
   // The batch is that of all devices.
-  EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--devices=cpu:4",
+  EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--devices=cpu:1",
                        "--json=" + json_.string()})
                 .code,
             0);
