@@ -424,7 +424,7 @@ TEST(Processes, OfTwoInstructionSetsNoteBothInACheckpoint) {
   const nlohmann::json report = nlohmann::json::parse(alone.output);
   EXPECT_EQ(report["canonical"], false);
   EXPECT_THAT(report["k_dependent_because"].get<std::string>(),
-              HasSubstr(" with SSE4.1 (rank 1), and it goes on with Belfry "));
+              HasSubstr(" with SSE4.1 (rank 1) and goes on with Belfry "));
   std::filesystem::remove_all(run);
 }
 

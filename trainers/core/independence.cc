@@ -273,7 +273,8 @@ JsonValue bit_sources(const BuiltTraining& built) {
 }
 
 std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
-  const auto then = [&](const char* key) { return shown(member_text(before, key)); };
+  constexpr std::size_t kMostShown = 300;  // all instruction sets of several processes
+  const auto then = [&](const char* key) { return shown(member_text(before, key), kMostShown); };
   const auto is = [&](const char* key) { return member_text(now, key); };
   const auto differs = [&](const char* key) { return before.find(key) && then(key) != is(key); };
   if (differs(kTypes)) return cat("it ran on ", then(kTypes), "s and goes on on ", is(kTypes), "s");

@@ -7,6 +7,7 @@
 #include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/flags/option_flags.h"
 #include "belfry/trainers/options/option_fields.h"
 
 namespace belfry {
@@ -39,8 +40,8 @@ Option<bool> auto_any_option() {
 
 void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any) {
   parser.group(kAutoGroup);
-  parser.add(auto_options(), flags);
-  parser.add(auto_any_option(), any);
+  add_options(parser, auto_options(), flags);
+  add_option(parser, auto_any_option(), any);
 }
 
 void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish) {

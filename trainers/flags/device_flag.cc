@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/option_flags.h"
 
 namespace belfry {
 namespace {
@@ -83,7 +84,7 @@ Options<DeviceFlags> device_options(const std::string& devices) {
 }
 
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
-  parser.add_for(device_options(devices), flags);
+  add_options_for(parser, device_options(devices), flags);
 }
 
 std::vector<FlagSpelling> device_spellings() {

@@ -10,6 +10,7 @@
 #include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/help_text.h"
+#include "belfry/trainers/options/option.h"
 
 namespace belfry {
 namespace {

@@ -7,12 +7,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 
 struct FlagSpelling;
+struct OptionRow;
 
 // Reads --name=value and --name value. `-` and `_` are alike in names, and the last of several
 // values wins. A flag with a letter is also read as -n value, -nvalue and -n=value. parse() sets
@@ -26,30 +26,9 @@ class FlagParser {
 
   // The heading in --help of the flags that are added next.
   void group(std::string name);
-  // Adds the flag of an option, whose group, if it has one, is its heading. It sets `options`,
-  // which must outlive parse().
-  template <class S>
-  void add(const Option<S>& option, S& options) {
-    const auto read = [read = option.read, &options](const WrittenFlag& flag) {
-      read(options, flag);
-    };
-    add(option, read, option.start);
-  }
-  template <class S>
-  void add(const Options<S>& table, S& options) {
-    for (const Option<S>& option : table) add(option, options);
-  }
-  // The same for options that only refer to what they set.
-  template <class S>
-  void add_for(const Options<S>& table, S options) {
-    const auto held = std::make_shared<S>(std::move(options));
-    for (const Option<S>& option : table)
-      add(
-          option, [read = option.read, held](const WrittenFlag& flag) { read(*held, flag); },
-          option.start);
-  }
   // Adds a flag with a value; with a letter, add("-n,--iters", ...). `read` gets the flag if it is
-  // given. If not, it gets `otherwise`, as if that had been written; "": it is not called.
+  // given. If not, it gets `otherwise`, as if that had been written; "": it is not called. A row
+  // may have a group, which is its heading (option_flags.h).
   using Read = std::function<void(const WrittenFlag&)>;
   void add(OptionRow row, Read read, const std::string& otherwise);
   void add(const std::string& names, Read read, const std::string& unit, const std::string& text,

@@ -1,6 +1,7 @@
 #include "belfry/trainers/flags/weight_flags.h"
 
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/flags/option_flags.h"
 
 namespace belfry {
 
@@ -33,13 +34,13 @@ Options<WeightFlags> weight_options(const std::string& prefix) {
 
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,
                       std::optional<CheckpointChoice>& checkpoint) {
-  parser.add_for(weight_options(prefix), WeightFlags{weights, checkpoint});
+  add_options_for(parser, weight_options(prefix), WeightFlags{weights, checkpoint});
 }
 
 void add_checkpoint_flag(FlagParser& parser, const std::string& prefix,
                          std::optional<CheckpointChoice>& checkpoint) {
   WeightChoice none = WeightChoice::kValidated;
-  parser.add_for<WeightFlags>({weight_options(prefix)[1]}, WeightFlags{none, checkpoint});
+  add_options_for<WeightFlags>(parser, {weight_options(prefix)[1]}, {none, checkpoint});
 }
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/flags/option_flags.h"
 #include "belfry/trainers/flags/tf_spellings.h"
 #include "belfry/trainers/program/flag_groups_impl.h"
 #include "belfry/trainers/program/resolve_flags.h"
@@ -36,7 +37,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   for (const Option<TrainFlags>& option : *flags_.table) {
     require(!parser.has("--" + option.name) && !FlagParser::is_of_all(option.name), "the option '",
             option.name, "' has the name of another flag; choose another one");
-    parser.add(option, flags_);
+    add_option(parser, option, flags_);
   }
   for (const Option<TrainFlags>& option : *flags_.table)
     for (const std::string& older : option.older) {
