@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/flags/option_flags.h"
+#include "belfry/trainers/flags/weight_rows.h"
 
 namespace belfry {
 

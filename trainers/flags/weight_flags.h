@@ -5,19 +5,9 @@
 
 #include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/flags/flag_parser.h"
-#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
-
-// What they set.
-struct WeightFlags {
-  WeightChoice& weights;
-  std::optional<CheckpointChoice>& checkpoint;
-};
-
-// The rows of --weights and --checkpoint, with `prefix` before the names.
-Options<WeightFlags> weight_options(const std::string& prefix);
 
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,
                       std::optional<CheckpointChoice>& checkpoint);

@@ -13,7 +13,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_parser.h"
-#include "belfry/trainers/flags/weight_flags.h"
+#include "belfry/trainers/flags/weight_rows.h"
 #include "belfry/trainers/options/option_fields.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/program_processes.h"

@@ -1,0 +1,21 @@
+// The rows of the options that choose weights of a run.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "belfry/framework/checkpoint/weight_choice.h"
+#include "belfry/trainers/options/option.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
+
+namespace belfry {
+
+// What they set.
+struct WeightFlags {
+  WeightChoice& weights;
+  std::optional<CheckpointChoice>& checkpoint;
+};
+
+// The rows of --weights and --checkpoint, with `prefix` before the names.
+Options<WeightFlags> weight_options(const std::string& prefix);
+
+}  // namespace belfry
