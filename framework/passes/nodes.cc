@@ -227,6 +227,73 @@ class Awaiting {
   std::vector<DelayedNode> held_;      // in the order in which they could go
 };
 
+// Puts messages into one order in all processes. Processes with batches of different sizes have
+// different plans, of which some could send the moments of a batch before its gradients, and others
+// after them. So a message that is not eager waits for those that were built before it, unless
+// these wait for more messages than it does.
+class MessageOrder {
+ public:
+  explicit MessageOrder(const PlanGraph& plan) : plan_(plan) {
+    for (const PlanNode& node : plan.nodes)
+      if (node.op->exchange) missing_.push_back(node.node);
+    if (missing_.empty()) return;
+    find_levels(missing_[0]->graph());
+  }
+
+  // Holds a message back. Returns false if it need not wait.
+  bool hold(NodeIndex n, bool eager) {
+    if (eager || !plan_.node(n).op->exchange || !must_wait(*plan_.node(n).node)) return false;
+    held_.push_back(n);
+    return true;
+  }
+
+  // Notes that a node has its place. Returns the messages that need not wait any more.
+  std::vector<NodeIndex> place(NodeIndex n) {
+    if (!plan_.node(n).op->exchange) return {};
+    const auto found = std::ranges::find(missing_, plan_.node(n).node);
+    if (found != missing_.end()) missing_.erase(found);
+    return release([&](NodeIndex held) { return !must_wait(*plan_.node(held).node); });
+  }
+
+  // All that are held, where nothing else is left: other writes may want another order.
+  std::vector<NodeIndex> give_up() {
+    return release([](NodeIndex) { return true; });
+  }
+
+ private:
+  // How many messages wait for each other before a node can run, as it was built.
+  void find_levels(const Graph& graph) {
+    levels_.resize(graph.size());
+    for (std::size_t id = 0; id < graph.size(); ++id)
+      for (const Output& input : graph.node(id).inputs()) {
+        const Node& from = input.node();
+        levels_[id] = std::max(levels_[id], level(from) + (from.op().exchange ? 1 : 0));
+      }
+  }
+  int level(const Node& node) const { return levels_[static_cast<std::size_t>(node.id())]; }
+
+  bool must_wait(const Node& node) const {
+    return std::ranges::any_of(missing_, [&](const Node* other) {
+      return other->id() < node.id() && level(*other) <= level(node);
+    });
+  }
+
+  std::vector<NodeIndex> release(const auto& may_go) {
+    std::vector<NodeIndex> released;
+    std::erase_if(held_, [&](NodeIndex n) {
+      if (!may_go(n)) return false;
+      released.push_back(n);
+      return true;
+    });
+    return released;
+  }
+
+  const PlanGraph& plan_;
+  std::vector<const Node*> missing_;  // messages without a place
+  std::vector<int> levels_;           // by the id of the node
+  std::vector<NodeIndex> held_;
+};
+
 // The nodes in their new order. A node on a cycle, or after one, is missing.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
@@ -236,16 +303,22 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
   SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
   Awaiting awaiting(plan);
-  const auto push = [&](NodeIndex n) {
+  MessageOrder messages(plan);
+  const auto push_now = [&](NodeIndex n) {
     if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(at(n.value()));
+  };
+  const auto push = [&](NodeIndex n) {
+    if (!messages.hold(n, eager[n])) push_now(n);
   };
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) push(n);
   std::vector<NodeIndex> sorted;
   sorted.reserve(plan.nodes.size());
   const auto next = [&]() -> std::optional<NodeIndex> {
-    const bool none = eager_ready.empty() && ready.empty();
+    bool none = eager_ready.empty() && ready.empty();
     if (const auto held = awaiting.take(none)) return held;
+    if (none) std::ranges::for_each(messages.give_up(), push_now);
+    none = eager_ready.empty() && ready.empty();
     if (none) return std::nullopt;
     return NodeIndex((eager_ready.empty() ? ready : eager_ready).pop());
   };
@@ -253,6 +326,7 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
     const NodeIndex n = *found;
     sorted.push_back(n);
     awaiting.place(n);
+    std::ranges::for_each(messages.place(n), push_now);
     for (const NodeIndex consumer : consumers[n])
       if (--missing[consumer] == 0) push(consumer);
   }

@@ -93,6 +93,17 @@ TEST_P(UnevenLayouts, MoveAveragesToTheBitsOfOneProcess) {
     for (const int last : {2, 13}) expect_bits_of_one({model, uneven, last});
 }
 
+// A device with fewer rows than shards has another plan than the others, but sends its messages in
+// the same order. Of the last 7 samples two towers get 3 and 4.
+TEST_P(UnevenLayouts, MoveAveragesOfSharesInShards) {
+  const ModelFunction model = [](Tower& tower, Output x, Output y) {
+    return normalised_model(tower, cast(x, DType::kF32), cast(y, DType::kF32), false);
+  };
+  for (const int last : {0, 7, 14})
+    for (const int shards : {2, 3, 4})
+      expect_bits_of_one({.model = model, .last = last, .shares = true, .shards = shards});
+}
+
 const ModelFunction kSynchronised = [](Tower& tower, Output x, Output y) {
   return normalised_model(tower, x, y, true);
 };
