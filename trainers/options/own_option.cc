@@ -84,10 +84,17 @@ OptionRow OwnOption::row(std::string_view whose) const {
           " has no variable to set");
   const std::string written = std::visit([](const auto* held) { return cat(*held); }, variable);
   // The default is read as if it had been written, so that nothing starts with a value that no flag
-  // could give.
+  // could give; into a copy, as several threads may ask for the row.
   if (!written.empty()) {
     try {
-      read({name, written, cat("--", name, "=", written)});
+      std::visit(
+          [&](const auto* held) {
+            auto value = *held;
+            OwnOption copy = *this;
+            copy.variable = &value;
+            copy.read({name, written, cat("--", name, "=", written)});
+          },
+          variable);
     } catch (const FlagError& error) {
       throw InvalidArgument(cat(whose, " has a default that cannot be: ", error.what()));
     }
