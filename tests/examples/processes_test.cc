@@ -138,8 +138,8 @@ TEST(Processes, KeepSlotsInPartsToTheHashOfOne) {
     return cat(arguments(), " --clip_norm=0.1 --json=- --memory_report=", folder.path(), "/", name);
   };
   const Finished alone = shell(kMnist + " --devices=cpu:2" + with_report("alone"));
-  const Finished parts = shell(
-      by_tcp(2, " --devices=cpu:1 --zero_stage=1" + with_report("parts"), free_port()));
+  const Finished parts =
+      shell(by_tcp(2, " --devices=cpu:1 --zero_stage=1" + with_report("parts"), free_port()));
   ASSERT_EQ(parts.status, 0) << parts.errors;
   const auto expected = nlohmann::json::parse(alone.output);
   const auto report = nlohmann::json::parse(parts.output);

@@ -34,15 +34,14 @@ Output wide_model(Tower& tower, Output x, Output y) {
 TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& processes,
                           Optimizer optimizer) {
   const int towers = devices * (processes ? processes->size() : 1);
-  TrainerOptions options{
-      .model = wide_model,
-      .optimizer = std::move(optimizer),
-      .devices = cpus(devices),
-      .aggregation = {.bucket_mb = 25, .zero_stage = processes != nullptr},
-      .batch_size = kGlobalBatch / towers,
-      .epochs = 4,
-      .max_steps = kSteps,
-      .session = {.threads = 1, .processes = processes}};
+  TrainerOptions options{.model = wide_model,
+                         .optimizer = std::move(optimizer),
+                         .devices = cpus(devices),
+                         .aggregation = {.bucket_mb = 25, .zero_stage = processes != nullptr},
+                         .batch_size = kGlobalBatch / towers,
+                         .epochs = 4,
+                         .max_steps = kSteps,
+                         .session = {.threads = 1, .processes = processes}};
   return options;
 }
 

@@ -96,7 +96,7 @@ TEST(TextSamples, ShowWhatIsNotPrintableTextAsEscapes) {
       {"\xC2\x9B", "\\xc2\\x9b"},           // a control character
       {"\xC0\xAF", "\\xc0\\xaf"},           // overlong
       {"\xED\xA0\x80", "\\xed\\xa0\\x80"},  // a surrogate
-      {"\xE2\x82z", "\\xe2\\x82z"},           // cut off
+      {"\xE2\x82z", "\\xe2\\x82z"},         // cut off
       {kText, kText}};
   for (const auto& [begin, expected] : cases) {
     const std::string sample =
