@@ -58,7 +58,8 @@ Option<TrainerOptions> allreduce_option() {
 }
 
 Option<TrainerOptions> parameter_device_option() {
-  Option<TrainerOptions> option{
+  return one_of_two(
+      &TrainerOptions::parameters_on_cpu, {"spread", false}, {"cpu", true},
       {.name = "parameter_device",
        .unit = "spread|cpu",
        .text = "of `trainer=parameter_server` and async: variables are spread over the devices, or "
@@ -72,14 +73,7 @@ Option<TrainerOptions> parameter_device_option() {
              return cat(" has no use for ", asking.trainer,
                         ", which does not spread variables; say ",
                         asking.other("trainer=parameter_server"));
-           }}};
-  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
-    options.parameters_on_cpu = is_second(flag, "spread", "cpu");
-  };
-  option.value = [](const TrainerOptions& options) {
-    return JsonValue(options.parameters_on_cpu ? "cpu" : "spread");
-  };
-  return option;
+           }});
 }
 
 bool can_pack(const TrainerFacts& kind) { return kind.packs_gradients; }
@@ -224,7 +218,8 @@ bool is_free_running(const TrainerOptions& options, const TrainerFacts& kind) {
 }
 
 Option<TrainerOptions> async_option() {
-  Option<TrainerOptions> option{
+  auto option = one_of_two(
+      &TrainerOptions::async, {"ordered", "ordered"}, {"free", "free"},
       {.name = "async",
        .unit = "ordered|free",
        .text = "of `trainer=async`. ordered: all gradients at the same values, then an update per "
@@ -237,11 +232,7 @@ Option<TrainerOptions> async_option() {
        .not_taken =
            [](const OptionQuestion& asking) {
              return cat(" needs ", asking.other("trainer=async"), ", not ", asking.trainer);
-           }}};
-  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
-    options.async = is_second(flag, "ordered", "free") ? "free" : "ordered";
-  };
-  option.value = [](const TrainerOptions& options) { return JsonValue(options.async); };
+           }});
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) {
     return !is_free_running(options, asking.kind) || !any_gpu(options.devices)
                ? ""
@@ -339,7 +330,9 @@ Option<TrainerOptions> clip_norm_option() {
 }
 
 Option<TrainerOptions> on_nonfinite_option() {
-  Option<TrainerOptions> option{
+  return one_of_two(
+      &TrainerOptions::on_nonfinite, {"stop", OnNonfinite::kStop},
+      {"continue", OnNonfinite::kContinue},
       {.name = "on_nonfinite",
        .unit = "stop|continue",
        .text = "what to do when the loss is NaN or infinite: end with an error after that step, or "
@@ -347,15 +340,7 @@ Option<TrainerOptions> on_nonfinite_option() {
        .otherwise = "stop",
        .kept = true,
        .benchmarks = false,
-       .compared = false}};
-  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
-    options.on_nonfinite =
-        is_second(flag, "stop", "continue") ? OnNonfinite::kContinue : OnNonfinite::kStop;
-  };
-  option.value = [](const TrainerOptions& options) {
-    return JsonValue(options.on_nonfinite == OnNonfinite::kStop ? "stop" : "continue");
-  };
-  return option;
+       .compared = false});
 }
 
 // How errors name an option with its value: "async=free".

@@ -95,4 +95,18 @@ inline bool is_second(const WrittenFlag& flag, std::string_view first, std::stri
   return flag.value == second;
 }
 
+// One of two words, each of which stands for a value.
+template <class S, class T>
+Option<S> one_of_two(T S::*field, std::type_identity_t<std::pair<const char*, T>> first,
+                     std::type_identity_t<std::pair<const char*, T>> second, OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    held.*field = is_second(flag, first.first, second.first) ? second.second : first.second;
+  };
+  option.value = [=](const S& held) {
+    return JsonValue(held.*field == second.second ? second.first : first.first);
+  };
+  return option;
+}
+
 }  // namespace belfry
