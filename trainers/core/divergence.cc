@@ -101,9 +101,9 @@ Diverged::Diverged(Divergence found)
 
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   Divergence found{.loss = record.metric("loss"),
-                   .loss_since = record.losses().not_finite_since(),
+                   .loss_since = record.watch().losses().not_finite_since(),
                    .variable = bad_variable(built),
-                   .steps = record.losses().steps()};
+                   .steps = record.watch().losses().steps()};
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;

@@ -10,6 +10,7 @@
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/training_progress.h"
+#include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/data/not_finite_input.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/statistics.h"
@@ -57,7 +58,7 @@ void DivergenceWatch::look_at_loss(double loss) {
   const bool known = losses_.not_finite_since().has_value();
   losses_.note(progress_.steps() + 1, loss);
   if (known || !losses_.not_finite_since()) return;
-  suspects_.input = of_any_process(suspects_.input);
+  suspects_.input = of_any_process(built_.processes(), suspects_.input);
   if (built_.options().on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
   if (!warns()) return;
   log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
@@ -94,14 +95,6 @@ void DivergenceWatch::look_at_scale() {
   if (!warning.empty() && built_.graph().process().rank == 0) log_warning(warning);
 }
 
-// What any process knows, the first by rank; all call it after the same step.
-std::string DivergenceWatch::of_any_process(const std::string& own) const {
-  if (!built_.processes()) return own;
-  for (const std::string& text : built_.processes()->gather(own))
-    if (!text.empty()) return text;
-  return "";
-}
-
 bool DivergenceWatch::warns() const {
   return built_.options().warn_of_loss && built_.graph().process().rank <= 0;
 }
@@ -109,7 +102,7 @@ bool DivergenceWatch::warns() const {
 void DivergenceWatch::note_test_loss(double loss, const std::string& input) {
   suspects_.test_input.clear();
   if (std::isfinite(loss)) return;
-  suspects_.test_input = of_any_process(input);
+  suspects_.test_input = of_any_process(built_.processes(), input);
   if (std::exchange(warned_of_test_, true) || !warns()) return;
   log_warning("the test loss is ", significant(loss), " after step ", progress_.steps(),
               suspects_.test_input.empty() ? "" : cat(": ", suspects_.test_input));

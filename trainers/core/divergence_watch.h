@@ -34,7 +34,6 @@ class DivergenceWatch {
   void look_at_loss(double loss);
   void look_at_first_update();
   void look_at_scale();
-  std::string of_any_process(const std::string& own) const;
   bool warns() const;
 
   BuiltTraining& built_;

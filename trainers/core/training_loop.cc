@@ -17,6 +17,7 @@
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/training_progress.h"
 #include "belfry/trainers/core/training_record.h"
+#include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/clock.h"
 
@@ -83,9 +84,8 @@ void TrainingLoop::stop() {
 
 // All processes call it after the same step.
 void TrainingLoop::agree_to_stop() {
-  if (stopped_ || !built_.processes()) return;
-  const std::vector<std::string> asked = built_.processes()->gather(request_.stop ? "stop" : "");
-  stopped_ = std::ranges::any_of(asked, [](const std::string& text) { return !text.empty(); });
+  if (!stopped_)
+    stopped_ = !of_any_process(built_.processes(), request_.stop ? "stop" : "").empty();
 }
 
 void TrainingLoop::end_by(int signal) {
@@ -238,7 +238,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
       compare_processes(progress_.steps());
     }
     if (built_.options().on_nonfinite == OnNonfinite::kStop &&
-        record_.losses().not_finite_since()) {
+        record_.watch().losses().not_finite_since()) {
       source.reset();  // towers that run free come to rest
       throw Diverged(find_divergence(built_, record_));
     }

@@ -55,7 +55,6 @@ class TrainingRecord {
   double step_learning_rate() const { return step_rate_; }
 
   // The losses of the steps so far, and who may have made one that is not finite.
-  const LossWatch& losses() const { return watch_.losses(); }
   const DivergenceWatch& watch() const { return watch_; }
   DivergenceWatch& watch() { return watch_; }
 

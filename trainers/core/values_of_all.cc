@@ -3,6 +3,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
@@ -37,6 +38,13 @@ void add_values_of_all(Graph& graph, TrainingGraph& built) {
     step.of_all_towers = values;
     step.request = request;
   }
+}
+
+std::string of_any_process(Processes* processes, const std::string& own) {
+  if (!processes) return own;
+  for (const std::string& text : processes->gather(own))
+    if (!text.empty()) return text;
+  return "";
 }
 
 }  // namespace belfry

@@ -45,7 +45,8 @@ Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
 }
 
 Report::Losses known_losses(const Trainer& trainer) {
-  Report::Losses losses{.divergence = {.loss_since = trainer.record().losses().not_finite_since()}};
+  Report::Losses losses{
+      .divergence = {.loss_since = trainer.record().watch().losses().not_finite_since()}};
   if (trainer.progress().steps_of_run() > 0 || std::isfinite(trainer.metric("loss")))
     losses.loss = trainer.metric("loss");
   if (trainer.record().has_metric("validation_loss"))

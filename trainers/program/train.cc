@@ -61,7 +61,7 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
       trainer.loop().is_complete() && (is_alone || dynamic_cast<const IoError*>(&error) != nullptr);
   // All processes see one loss, and end alike.
   const bool is_diverged = is_alone ? bool(find_divergence(trainer.built(), trainer.record()))
-                                    : trainer.record().losses().not_finite_since() &&
+                                    : trainer.record().watch().losses().not_finite_since() &&
                                           dynamic_cast<const Diverged*>(&error) != nullptr;
   const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {

@@ -168,7 +168,7 @@ std::string RunSaver::sync_lines() {
 void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   if (begun_at_ == steps) return;
   asked_ = false;
-  if (const auto since = trainer.record().losses().not_finite_since()) {
+  if (const auto since = trainer.record().watch().losses().not_finite_since()) {
     if (std::exchange(warned_since_, *since) != *since)
       log_warning("the loss is not finite since step ", *since,
                   ", so no step is saved until it is; checkpoints from before are kept");

@@ -396,7 +396,7 @@ TEST_F(DivergenceTest, IsNotClaimedOfStepsThatF16SkipsIfTrainingGoesOn) {
     EXPECT_EQ(trainer.built().loss_scale()->skipped_steps, 3);
     EXPECT_EQ(find_divergence(trainer.built(), trainer.record()).variable, "")
         << "those steps were skipped";
-    EXPECT_EQ(trainer.record().losses().not_finite_since().has_value(),
+    EXPECT_EQ(trainer.record().watch().losses().not_finite_since().has_value(),
               !std::isfinite(trainer.metric("loss")));
   }
 }
