@@ -54,7 +54,7 @@ class SquaresOfAll {
       }
       of_ranks.push_back(next);
     }
-    sums_ = gather_pieces(squares_of_blocks(rows), place, of_ranks);
+    sums_ = all_gather(squares_of_blocks(rows), place, of_ranks);
   }
 
   // The norm of tensors [first, last) together.
@@ -152,7 +152,7 @@ std::vector<ScatteredGradients::Gathered> ScatteredGradients::gather(
   for (const auto& [first, last, cuts] : sums_ | std::views::reverse) {
     std::vector<Output> rows;
     for (int v = first; v < last; ++v) rows.push_back(own(v));
-    const Output row = gather_pieces(concat(rows, 0), place, cuts);
+    const Output row = all_gather(concat(rows, 0), place, cuts);
     std::int64_t begin = 0;
     for (int v = first; v < last; ++v) {
       gathered[static_cast<std::size_t>(v)] = {row, {begin, place.rank, of(v).cuts}};

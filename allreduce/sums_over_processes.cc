@@ -75,9 +75,9 @@ Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   const auto own_piece = [&](int hop) { return pieces[static_cast<std::size_t>(piece_at(hop))]; };
   Output sum = own_piece(0);
   for (int hop = 1; hop < place.size; ++hop)
-    sum = add_n({pass_on(sum, place, cuts, piece_at(hop)), own_piece(hop)});
+    sum = add_n({ring_send(sum, place, cuts, piece_at(hop)), own_piece(hop)});
   if (mean) sum = sum / static_cast<double>(place.size * grads.towers());
-  return gather_pieces(sum, place, cuts);
+  return all_gather(sum, place, cuts);
 }
 
 Output sum_by_mpi(const GradientTable& grads, int first, int last, bool mean) {
@@ -115,8 +115,8 @@ std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int f
 
 Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool mean,
                         const Cuts& cuts) {
-  return scatter_sum(sums_of_nodes(grads, first, last), grads.graph().process(), grads.towers(),
-                     mean, cuts);
+  return reduce_scatter(sums_of_nodes(grads, first, last), grads.graph().process(), grads.towers(),
+                        mean, cuts);
 }
 
 OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,

@@ -282,7 +282,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
 
 std::string hosts_text(const Processes* processes) {
   if (!processes) return "";
-  std::string text = cat("# ", processes->size(), " processes by ", processes->carrier(), ":");
+  std::string text = cat("# ", processes->size(), " processes by ", processes->transport(), ":");
   for (int r = 0; r < processes->size(); ++r)
     text += cat(r == 0 ? " " : ", ", "rank ", r, " on ", processes->host(r));
   return text + "; times are those of the slowest\n";

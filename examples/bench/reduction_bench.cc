@@ -37,8 +37,8 @@ std::string refusal_of(const std::string& name, const ReductionBenchOptions& opt
   const std::unique_ptr<Strategy> strategy = make_strategy(name);
   if (options.place.size == 1) return strategy->refusal(options.devices);
   if (parse_all_reduce_spec(name).uses("mpi") && options.processes &&
-      options.processes->carrier() != "MPI")
-    return cat("it adds by MPI, and ", options.processes->carrier(),
+      options.processes->transport() != "MPI")
+    return cat("it adds by MPI, and ", options.processes->transport(),
                " carries messages here; start the processes by mpirun");
   return strategy->refusal_of_processes(options.devices);
 }

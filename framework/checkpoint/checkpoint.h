@@ -49,7 +49,7 @@ struct RestoreOptions {
   // their tensors are left out silently.
   std::vector<std::string> optional = {};
   // Strict: every tensor must have its variable, as when the same model and optimizer resume.
-  bool whole = false;
+  bool strict = false;
 };
 
 // Saves the variables and the step of a session between two runs, with `extra`, an object. Throws

@@ -50,7 +50,7 @@ Sources find_sources(const Graph& graph, const std::string& directory,
         sources[&found->second.node()] = {&content, &tensor};
         continue;
       }
-      require(is_optional || !options.whole, content.file(), ": tensor '", shown(name),
+      require(is_optional || !options.strict, content.file(), ": tensor '", shown(name),
               "' at byte ", tensor.begin, ": the graph has no variable of this name",
               did_you_mean(name, tensor_keys(variables)));
       if (!is_optional) left_out.push_back(name);

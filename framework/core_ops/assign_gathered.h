@@ -22,7 +22,7 @@ extern const Op kAssignGathered;
 // process. Either may be empty.
 std::array<WorkRange, 2> parts_of_others(const AssignGatheredOptions& options, WorkRange range);
 
-// Writes the parts of other processes from `row`, which comes from gather_pieces().
+// Writes the parts of other processes from `row`, which comes from all_gather().
 Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at = {});
 
 // The nodes of the graph that assign_gathered() made, in order of creation.

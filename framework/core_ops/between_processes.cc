@@ -37,7 +37,7 @@ struct GatherOptions {
   Cuts cuts;  // of a row; none: rows of a tensor, equally many of each process
 };
 
-struct PassOnOptions {
+struct RingSendOptions {
   int rank, size;
   int arriving;  // which piece comes
   int tag;
@@ -107,7 +107,7 @@ bool has_whole(const GatherOptions& options, const Shape& input) {
   return !options.cuts.empty() && input == Shape{options.cuts.back()};
 }
 
-OutputTypes gather_pieces_shape(const ShapeContext& c) {
+OutputTypes all_gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
   if (!options.cuts.empty()) {
     const std::int64_t piece = piece_of(options.cuts, options.peers.rank).size();
@@ -122,7 +122,7 @@ OutputTypes gather_pieces_shape(const ShapeContext& c) {
   return {shape};
 }
 
-Exchange gather_pieces_exchange(const Node& node, const KernelPointers& p) {
+Exchange all_gather_exchange(const Node& node, const KernelPointers& p) {
   const auto& options = node.options<GatherOptions>();
   const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
@@ -149,14 +149,14 @@ Exchange gather_pieces_exchange(const Node& node, const KernelPointers& p) {
   return exchange;
 }
 
-OutputTypes pass_on_shape(const ShapeContext& c) {
+OutputTypes ring_send_shape(const ShapeContext& c) {
   c.require_rank(0, 1);
-  const auto& options = c.options<PassOnOptions>();
+  const auto& options = c.options<RingSendOptions>();
   return {Shape{piece_of(options.cuts, options.arriving).size()}};
 }
 
-Exchange pass_on_exchange(const Node& node, const KernelPointers& p) {
-  const auto& [rank, size, arriving, tag, cuts] = node.options<PassOnOptions>();
+Exchange ring_send_exchange(const Node& node, const KernelPointers& p) {
+  const auto& [rank, size, arriving, tag, cuts] = node.options<RingSendOptions>();
   const TensorType& sent = node.input(0).type();
   const auto message = [&](int peer, const void* tensor, std::int64_t elements) {
     return GroupMessage{peer, tag, bytes_at(tensor, {0, elements}, sent.dtype)};
@@ -215,13 +215,13 @@ Output sum_of_piece(std::span<const Output> own, const Peers& peers, const Piece
                     At at) {
   Graph& graph = own[0].graph();
   const ScatterOptions scatter{peers, options.towers, next_tag(graph), options.cuts};
-  return add_pieces(own, exchanged(graph, kScatterPieces, own, NodeOptions(scatter), at), options,
+  return add_pieces(own, exchanged(graph, kReduceScatter, own, NodeOptions(scatter), at), options,
                     at);
 }
 
 Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
   Graph& graph = piece.graph();
-  return exchanged(graph, kGatherPieces, {&piece, 1},
+  return exchanged(graph, kAllGather, {&piece, 1},
                    NodeOptions(GatherOptions{peers, next_tag(graph), cuts}), at);
 }
 
@@ -233,28 +233,28 @@ Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bo
 
 }  // namespace
 
-const Op kScatterPieces{.name = "ScatterPieces",
+const Op kReduceScatter{.name = "ReduceScatter",
                         .inputs = kVariadicInputs,
                         .shape = scatter_shape,
                         .no_gradient = kExchangeHasNoGradient,
                         .exchange = scatter_exchange,
                         .reference = messages_alone};
 
-const Op kGatherPieces{.name = "GatherPieces",
-                       .inputs = 1,
-                       .shape = gather_pieces_shape,
-                       .no_gradient = kExchangeHasNoGradient,
-                       .in_place = InPlace::kFirst,
-                       .exchange = gather_pieces_exchange,
-                       .reference = messages_alone,
-                       .half = true};
+const Op kAllGather{.name = "AllGather",
+                    .inputs = 1,
+                    .shape = all_gather_shape,
+                    .no_gradient = kExchangeHasNoGradient,
+                    .in_place = InPlace::kFirst,
+                    .exchange = all_gather_exchange,
+                    .reference = messages_alone,
+                    .half = true};
 
-const Op kPassOn{.name = "PassOn",
-                 .inputs = 1,
-                 .shape = pass_on_shape,
-                 .no_gradient = kExchangeHasNoGradient,
-                 .exchange = pass_on_exchange,
-                 .reference = messages_alone};
+const Op kRingSend{.name = "RingSend",
+                   .inputs = 1,
+                   .shape = ring_send_shape,
+                   .no_gradient = kExchangeHasNoGradient,
+                   .exchange = ring_send_exchange,
+                   .reference = messages_alone};
 
 const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .inputs = 1,
@@ -270,13 +270,13 @@ std::int64_t row_bytes(const Node& node) {
   const auto of_pieces = [&](const Cuts& cuts) {
     return cuts.back() * static_cast<std::int64_t>(size_of(node.input(0).type().dtype));
   };
-  if (&node.op() == &kScatterPieces) return of_pieces(node.options<ScatterOptions>().cuts);
-  if (&node.op() == &kPassOn) return of_pieces(node.options<PassOnOptions>().cuts);
+  if (&node.op() == &kReduceScatter) return of_pieces(node.options<ScatterOptions>().cuts);
+  if (&node.op() == &kRingSend) return of_pieces(node.options<RingSendOptions>().cuts);
   return node.output_type(0).bytes();
 }
 
-Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
-                   const Cuts& cuts, At at) {
+Output reduce_scatter(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                      const Cuts& cuts, At at) {
   return sum_of_piece(own, all_of(place), {place, towers, mean, cuts}, at);
 }
 
@@ -300,13 +300,13 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
                 cuts, at);
 }
 
-Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {
+Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {
   Graph& graph = piece.graph();
-  const PassOnOptions options{place.rank, place.size, arriving, next_tag(graph), cuts};
-  return exchanged(graph, kPassOn, {&piece, 1}, NodeOptions(options), at);
+  const RingSendOptions options{place.rank, place.size, arriving, next_tag(graph), cuts};
+  return exchanged(graph, kRingSend, {&piece, 1}, NodeOptions(options), at);
 }
 
-Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at) {
+Output all_gather(Output piece, ProcessPlace place, const Cuts& cuts, At at) {
   return gather(piece, all_of(place), cuts, at);
 }
 

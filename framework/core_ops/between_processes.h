@@ -18,8 +18,8 @@ namespace belfry {
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 // Like sum_over_processes(), but each process keeps only its own piece: a reduce-scatter.
-Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
-                   const Cuts& cuts, At at = {});
+Output reduce_scatter(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                      const Cuts& cuts, At at = {});
 
 // Whether sum_over_processes() adds within hosts first, so that each piece goes to other hosts once
 // per host, not once per process. It does if there are several hosts with several processes each,
@@ -28,10 +28,10 @@ bool adds_within_hosts(ProcessPlace place, int towers);
 
 // A ring send: sends a piece of a row to the next process by rank. Returns piece `arriving` of the
 // cuts, which comes from the process before.
-Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at = {});
+Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at = {});
 // An all-gather: the whole row, of which each process contributes its piece. `piece` may also be a
 // row of full length with the piece in its place.
-Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
+Output all_gather(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
 // The sum of a tensor over all processes, in an order that MPI chooses. Other groups reject it when
 // the step runs (ProcessGroup::sum).
@@ -45,6 +45,6 @@ std::vector<Node*> exchanges(const Graph& graph);
 // Bytes of the row whose pieces such a node sends: the same in all processes.
 std::int64_t row_bytes(const Node& exchange);
 
-extern const Op kScatterPieces, kGatherPieces, kPassOn, kMpiAllReduce;
+extern const Op kReduceScatter, kAllGather, kRingSend, kMpiAllReduce;
 
 }  // namespace belfry

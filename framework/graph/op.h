@@ -158,7 +158,7 @@ struct Op {
   // Recomputes output 0 from the inputs and other outputs, by one node in one pass over memory
   // (Surroundings::replace without other nodes), with the same bits. A plan may do so where
   // gradients read output 0, instead of keeping it.
-  void (*rebuild)(Surroundings&) = nullptr;
+  void (*rematerialise)(Surroundings&) = nullptr;
   // Every plan expands it, on any device, so it needs only the reference kernel.
   bool composite = false;
 

@@ -138,7 +138,7 @@ std::vector<std::string> parted(const ProcessGroup& group, const std::string& al
 }  // namespace
 
 void ProcessGroup::sum(GroupMessage&, DType) {
-  throw CommError(cat(carrier(),
+  throw CommError(cat(transport(),
                       " moves bytes and adds none; start the processes by MPI, or use "
                       "another strategy than mpi"));
 }

@@ -30,7 +30,7 @@ class ProcessGroup {
   // The name of the machine that a process runs on.
   virtual const std::string& host(int rank) const = 0;
   // The transport of the messages: "MPI", "TCP".
-  virtual std::string carrier() const = 0;
+  virtual std::string transport() const = 0;
 
   // Each posts a message, and returns at once. A receiver expects exactly as many bytes as are
   // sent.

@@ -17,14 +17,14 @@ constexpr std::chrono::milliseconds kAskedBeat{1};
 // Wraps a function as work that ends at once.
 class Call final : public Processes::Work {
  public:
-  explicit Call(const std::function<void(WatchedGroup&)>& what) : what_(what) {}
-  Progress advance(WatchedGroup& group) override {
+  explicit Call(const std::function<void(FailureDetector&)>& what) : what_(what) {}
+  Progress advance(FailureDetector& group) override {
     what_(group);
     return Progress::kEnded;
   }
 
  private:
-  const std::function<void(WatchedGroup&)>& what_;
+  const std::function<void(FailureDetector&)>& what_;
 };
 
 int per_host(const std::vector<std::string>& hosts) {
@@ -45,7 +45,7 @@ Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchO
   call([this](ProcessGroup& group) {
     for (int r = 0; r < group.size(); ++r) hosts_.push_back(group.host(r));
     place_ = {group.rank(), group.size(), per_host(hosts_)};
-    carrier_ = group.carrier();
+    transport_ = group.transport();
   });
 }
 
@@ -103,7 +103,7 @@ std::vector<ClockOffset> Processes::clock_offsets() {
 }
 
 void Processes::end_others(const ErrorFields& error) {
-  call([&](WatchedGroup& group) { group.end_others(error); });
+  call([&](FailureDetector& group) { group.end_others(error); });
 }
 
 void Processes::end_others_in(std::chrono::milliseconds most, const ErrorFields& error) {
@@ -119,7 +119,7 @@ bool Processes::has_work() const {
   return work_ != nullptr;
 }
 
-void Processes::call(const std::function<void(WatchedGroup&)>& what) {
+void Processes::call(const std::function<void(FailureDetector&)>& what) {
   Call work(what);
   begin(work);
   wait();
@@ -187,10 +187,10 @@ void Processes::abandon_in_time() {
 
 void Processes::run(Work& work) {
   if (!group_) {
-    group_ = std::make_unique<WatchedGroup>(
+    group_ = std::make_unique<FailureDetector>(
         open_(), watch_,
         [this](std::uint64_t key, std::uint64_t runs) { return parts_.find(key, runs); });
-    group_->signs().tell([this] {
+    group_->heartbeats().tell([this] {
       const std::lock_guard telling(telling_);
       return told_ ? told_->doing() : std::string();
     });

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "belfry/framework/group/clock_offsets.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/group.h"
 #include "belfry/framework/group/part_server.h"
 #include "belfry/framework/group/process_place.h"
-#include "belfry/framework/group/watched_group.h"
 
 namespace belfry {
 
@@ -29,7 +29,7 @@ class Processes {
     enum class Progress { kNone, kSome, kIdle, kEnded };
     virtual ~Work() = default;
     // Does what can be done without waiting. Not called again after kEnded, or once it has thrown.
-    virtual Progress advance(WatchedGroup& group) = 0;
+    virtual Progress advance(FailureDetector& group) = 0;
     // After kIdle: waits until the work can continue, but no longer than this.
     virtual void sleep(std::chrono::milliseconds) {}
     // What this process is doing, for the others: "computes 'fc0/MatMul'"; empty between two steps.
@@ -50,7 +50,7 @@ class Processes {
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
   const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
-  const std::string& carrier() const { return carrier_; }  // ProcessGroup::carrier()
+  const std::string& transport() const { return transport_; }  // ProcessGroup::transport()
 
   // begin() hands work to the thread. wait() waits until it has ended, and throws what it threw.
   // One work at a time.
@@ -75,11 +75,11 @@ class Processes {
   void end_others_in(std::chrono::milliseconds most, const ErrorFields& error);
   // Whether there is work, so that this process may be waiting for others. Any thread may ask.
   bool has_work() const;
-  // WatchedGroup::mutual_wait(), as of the last beat. Any thread may ask.
+  // FailureDetector::mutual_wait(), as of the last beat. Any thread may ask.
   std::chrono::milliseconds mutual_wait() const { return mutual_wait_.load(); }
 
  private:
-  void call(const std::function<void(WatchedGroup&)>& what);
+  void call(const std::function<void(FailureDetector&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
   void end_others_if_asked();
@@ -87,12 +87,12 @@ class Processes {
 
   std::function<std::unique_ptr<ProcessGroup>()> open_;
   const WatchOptions watch_;
-  std::unique_ptr<WatchedGroup> group_;                             // the thread's
+  std::unique_ptr<FailureDetector> group_;                          // the thread's
   std::optional<std::chrono::steady_clock::time_point> failed_at_;  // the thread's, too
   std::chrono::steady_clock::time_point patient_since_;             // and this
   ProcessPlace place_;
   std::vector<std::string> hosts_;
-  std::string carrier_;
+  std::string transport_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Work* work_ = nullptr;

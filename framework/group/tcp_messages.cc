@@ -26,7 +26,7 @@ class TcpGroup final : public ProcessGroup {
   const std::string& host(int rank) const override {
     return rank == rank_ ? host_ : peer(rank).host;
   }
-  std::string carrier() const override { return "TCP"; }
+  std::string transport() const override { return "TCP"; }
 
   void send(GroupMessage& message) override {
     message.done = false;

@@ -76,7 +76,7 @@ class MpiGroup final : public ProcessGroup {
   const std::string& host(int rank) const override {
     return hosts_[static_cast<std::size_t>(rank)];
   }
-  std::string carrier() const override { return "MPI"; }
+  std::string transport() const override { return "MPI"; }
 
   void send(GroupMessage& message) override {
     post(message, Kind::kSent, [&](std::span<std::byte> bytes, MPI_Request* request) {

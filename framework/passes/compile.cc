@@ -28,7 +28,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   fuse(graph, context);
   add_transfers(graph, context);
   pack_weights(graph, context);
-  rebuild(graph, context);
+  rematerialise(graph, context);
   gather_first(graph, context);
   order_writes(graph);
   if (graph.locks == LockDuration::kEachVariable) copy_variables(graph);

@@ -82,8 +82,8 @@ void add_transfers(PlanGraph& plan, const PlanContext& context);
 void pack_weights(PlanGraph& plan, const PlanContext& context);
 
 // Lets the backward pass on hosts recompute activations, instead of keeping them. It does so where
-// one pass over memory suffices (Op::rebuild) and the inputs of that pass are kept anyway.
-void rebuild(PlanGraph& plan, const PlanContext& context);
+// one pass over memory suffices (Op::rematerialise) and the inputs of that pass are kept anyway.
+void rematerialise(PlanGraph& plan, const PlanContext& context);
 
 // For plans of PrepareOptions::gathers_first. The run would end with gathers of updated values for
 // the next run (AssignGathered). Instead it begins with the gathers that the previous run left open

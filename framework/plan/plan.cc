@@ -36,7 +36,7 @@ std::string PlanNode::name() const {
   if (op == &kGatherShards) return cat(node->name(), "/gather");
   if (op == &kSumShards) return cat(node->name(), "/sum");
   if (packed_form()) return cat(node->name(), "/packed");
-  if (is_rebuilt()) return cat(node->name(), "/again");
+  if (is_rematerialised()) return cat(node->name(), "/again");
   return std::string(node->name());
 }
 

@@ -45,12 +45,12 @@ struct PlanNode {
   struct Fetched {
     int fetch;
   };
-  struct Rebuilt {};
+  struct Rematerialised {};
   // How it differs from the node of the graph: it takes its value from a feed, copies into a fetch,
   // recomputes an activation, is a FusedUpdate, is one rank's part of a collective, or packs
   // weights.
   using Role =
-      std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const FusedUpdate>,
+      std::variant<std::monostate, Fed, Fetched, Rematerialised, std::shared_ptr<const FusedUpdate>,
                    std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
 
   const Op* op;
@@ -78,8 +78,8 @@ struct PlanNode {
   const FusedUpdate* fused_update() const { return pointer<FusedUpdate>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
-  // Whether it recomputes an activation for the backward pass (passes/rebuild.cc).
-  bool is_rebuilt() const { return role_as<Rebuilt>(); }
+  // Whether it recomputes an activation for the backward pass (passes/rematerialise.cc).
+  bool is_rematerialised() const { return role_as<Rematerialised>(); }
   // Whether it is the storage of a variable: not a read, a copy, or a feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it. An alias, or memory from outside the plan, does nothing.

@@ -59,7 +59,7 @@ void Exchanger::begin(bool messages) {
   exchange_ = nullptr;
 }
 
-Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
+Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
   try {
     if (run_.failed()) {
       group.end_others(told_to_others(run_.error()));
@@ -96,7 +96,7 @@ std::string Exchanger::doing() const {
 }
 
 // Follows the list up to a launch, or up to a command that must wait.
-bool Exchanger::follow(WatchedGroup& group) {
+bool Exchanger::follow(FailureDetector& group) {
   const Command& command = linked_.exchanges[next_];
   if (!is_over(command, run_, gpus_)) return false;
   if (command.kind == Kind::kLaunch) start(command.launch, group);
@@ -112,24 +112,24 @@ bool Exchanger::awaits_worker() const {
 }
 
 // A process counts as late if its host has enqueued fewer parts.
-void Exchanger::watch_ranks(WatchedGroup& group) {
+void Exchanger::watch_ranks(FailureDetector& group) {
   constexpr std::chrono::milliseconds kBetweenLooks{20};
   if (group.failure()) std::rethrow_exception(group.failure());
   for (const std::int64_t enqueued = ranks_->enqueued(); counted_ < enqueued; ++counted_)
-    group.signs().count_launch();
+    group.heartbeats().count_launch();
   const auto now = std::chrono::steady_clock::now();
   if (now < next_look_) return;
   next_look_ = now + kBetweenLooks;
-  ranks_->await_others(group.signs().any_late());
+  ranks_->await_others(group.heartbeats().any_late());
   if (const auto waiting = ranks_->waiting()) group.waiting(waiting->what, waiting->since);
 }
 
-void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
+void Exchanger::start(LaunchIndex launch, FailureDetector& group) {
   const LinkedLaunch& linked = linked_.launch(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();
-  group.signs().count_launch();
+  group.heartbeats().count_launch();
   linked_.guard->before(launch);
   if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
   const KernelPointers pointers = linked.pointers(linked.range, run_.step);
@@ -152,7 +152,7 @@ Exchange& Exchanger::next_messages(LaunchIndex launch, const KernelPointers& poi
   return known.exchange;
 }
 
-bool Exchanger::finish(WatchedGroup& group) {
+bool Exchanger::finish(FailureDetector& group) {
   const bool moved = group.poll();
   if (!exchange_->done()) {
     if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);

@@ -36,7 +36,7 @@ class Exchanger final : public Processes::Work {
   void end() { ended_.store(true, std::memory_order_release); }
   // Ends when the list is done, with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
-  Progress advance(WatchedGroup& group) override;
+  Progress advance(FailureDetector& group) override;
   void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
   std::string doing() const override;
 
@@ -44,11 +44,11 @@ class Exchanger final : public Processes::Work {
   Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus,
             RankWatch* ranks);
   // Each returns whether it made progress.
-  bool follow(WatchedGroup& group);
-  bool finish(WatchedGroup& group);
+  bool follow(FailureDetector& group);
+  bool finish(FailureDetector& group);
   bool awaits_worker() const;
-  void watch_ranks(WatchedGroup& group);
-  void start(LaunchIndex launch, WatchedGroup& group);
+  void watch_ranks(FailureDetector& group);
+  void start(LaunchIndex launch, FailureDetector& group);
   // The messages of the next launch.
   Exchange& next_messages(LaunchIndex launch, const KernelPointers& pointers);
 

@@ -18,7 +18,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/agreement.h"
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/ranks.h"

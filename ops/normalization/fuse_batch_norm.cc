@@ -91,7 +91,7 @@ void fuse_batch_norm_sums(Surroundings& around) {
                  {g, around.output(0), around.output(1)}, {relu});
 }
 
-void rebuild_batch_norm(Surroundings& around) {
+void rematerialise_batch_norm(Surroundings& around) {
   const bool trained = around.op() == &kFusedBatchNormTrainRelu;
   std::vector<Value> inputs = around.node(around.output(0).node).inputs;
   if (trained) inputs.insert(inputs.begin() + 3, {around.output(1), around.output(2)});

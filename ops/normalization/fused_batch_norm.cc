@@ -279,12 +279,12 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
 
 // The ops differ only in the arguments.
 Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel reference,
-            void (*rebuild)(Surroundings&) = nullptr) {
+            void (*rematerialise)(Surroundings&) = nullptr) {
   return {.name = name,
           .inputs = kVariadicInputs,
           .shape = shape,
           .no_gradient = kMadeByPlans,
-          .rebuild = rebuild,
+          .rematerialise = rematerialise,
           .in_place = InPlace::kFirst,
           .cpu = cpu,
           .reference = reference,
@@ -316,13 +316,13 @@ const Op kFusedBatchNormTrain = fused_op("FusedBatchNormTrain", fused_forward_sh
                                          forward_cpu<true, false>, forward_reference<true, false>);
 const Op kFusedBatchNormTrainRelu =
     fused_op("FusedBatchNormTrainRelu", fused_forward_shape<true>, forward_cpu<true, true>,
-             forward_reference<true, true>, rebuild_batch_norm);
+             forward_reference<true, true>, rematerialise_batch_norm);
 const Op kFusedBatchNormInference =
     fused_op("FusedBatchNormInference", fused_forward_shape<false>, forward_cpu<false, false>,
              forward_reference<false, false>);
 const Op kFusedBatchNormInferenceRelu =
     fused_op("FusedBatchNormInferenceRelu", fused_forward_shape<false>, forward_cpu<false, true>,
-             forward_reference<false, true>, rebuild_batch_norm);
+             forward_reference<false, true>, rematerialise_batch_norm);
 const Op kFusedBatchNormTrainGrad =
     fused_op("FusedBatchNormTrainGrad", fused_gradient_shape<true>, gradient_on_host<true>,
              fused_gradient_reference<true>);

@@ -34,8 +34,8 @@ void fuse_batch_norm(Surroundings& around);
 void fuse_batch_norm_gradient(Surroundings& around);
 void fuse_batch_norm_sums(Surroundings& around);
 
-// Op::rebuild of the forward ops with ReLU: normalises again, with the moments that the forward op
-// found.
-void rebuild_batch_norm(Surroundings& around);
+// Op::rematerialise of the forward ops with ReLU: normalises again, with the moments that the
+// forward op found.
+void rematerialise_batch_norm(Surroundings& around);
 
 }  // namespace belfry

@@ -9,13 +9,13 @@
 #include "belfry/framework/base/allocator.h"
 #include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/mpi_module.h"
-#include "belfry/framework/group/watched_group.h"
 using namespace belfry;
 
 namespace {
 
-void poll_for(WatchedGroup& group, std::chrono::milliseconds time) {
+void poll_for(FailureDetector& group, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
     group.beat();
@@ -29,7 +29,7 @@ int main(int count, char** arguments) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   const std::chrono::milliseconds pause(500);
   const bool late = count > 1 && std::string_view(arguments[1]) == "late";
-  WatchedGroup group(open_mpi(), {.most_silent = 0});
+  FailureDetector group(open_mpi(), {.most_silent = 0});
   MemoryBlock block(host_allocator(), kBytes);
   GroupMessage message{1 - group.rank(), 3, {block.data(), kBytes}};
   if (group.rank() == 1) {

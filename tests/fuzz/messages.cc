@@ -6,8 +6,8 @@
 
 #include <sys/socket.h>
 
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
-#include "belfry/framework/group/watched_group.h"
 #include "belfry/tests/fuzz/target.h"
 
 std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                                  Awaited(7, 1000)};
   const WatchOptions options{
       .beat = std::chrono::milliseconds(0), .most_silent = 0, .stall_warn = {}};
-  WatchedGroup watched(std::move(group), options, [](std::uint64_t key, std::uint64_t) {
+  FailureDetector watched(std::move(group), options, [](std::uint64_t key, std::uint64_t) {
     return key == 1 ? std::optional(std::vector<std::byte>(10)) : std::nullopt;
   });
   bool failed = false;

@@ -1,4 +1,4 @@
-// What decides the bits of a run beside run_identity(), and how reports tell it.
+// What decides the bits of a run beside run_fingerprint(), and how reports tell it.
 #pragma once
 #include <cstdint>
 #include <string>

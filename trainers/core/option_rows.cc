@@ -458,7 +458,7 @@ Options<TrainerOptions> own_option_rows(const TrainerKind& kind) {
   return rows;
 }
 
-bool is_of_identity(const OptionRow& row) { return row.scope == Scope::kResults; }
+bool is_in_fingerprint(const OptionRow& row) { return row.scope == Scope::kResults; }
 
 void check_rows(const TrainerOptions& options, const TrainerKind& kind) {
   const Options<TrainerOptions>& rows = trainer_option_rows();

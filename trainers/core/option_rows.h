@@ -25,7 +25,7 @@ const Options<TrainerOptions>& trainer_option_rows();
 Options<TrainerOptions> own_option_rows(const TrainerKind& kind);
 
 // Whether an option changes what is trained, and processes and runs that go on compare it.
-bool is_of_identity(const OptionRow& row);
+bool is_in_fingerprint(const OptionRow& row);
 
 // Throws OptionError for the first option that a row refuses.
 void check_rows(const TrainerOptions& options, const TrainerKind& kind);

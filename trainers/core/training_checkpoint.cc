@@ -11,7 +11,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/loss_scaling.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -50,7 +50,7 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
     log_warning("the precision was ", shown(before), " and is now ", name_of(now));
 }
 
-// Why a run of the same identity does not end with the bits of the saved one; "" if it does.
+// Why a run of the same fingerprint does not end with the bits of the saved one; "" if it does.
 std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) {
   const JsonValue* const total = info.extra.find("total_steps");
   const std::int64_t before =
@@ -68,7 +68,7 @@ std::string difference_of_runs(const CheckpointInfo& info, const Trainer& traine
   const JsonValue* const before = info.extra.find("identity");
   if (!before) return "";
   return read_manifest(info, "what the run was",
-                       [&] { return compare(*before, trainer.record().identity()); });
+                       [&] { return compare(*before, trainer.record().fingerprint()); });
 }
 
 std::string text_of_other_run(const CheckpointInfo& info, const std::string& difference) {
@@ -130,7 +130,7 @@ CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
                              const std::string& path) {
   try {
     return restore_checkpoint(trainer.session(), path, local_file_system(),
-                              {.optional = loss_scale_names(), .whole = true});
+                              {.optional = loss_scale_names(), .strict = true});
   } catch (const InvalidArgument& error) {
     const std::string difference =
         difference_of_runs(before, trainer, difference_of_extra_variables);
@@ -179,7 +179,7 @@ JsonValue extra_of(const Trainer& trainer) {
       .set("precision", std::string(name_of(built.options().precision)))
       .set(kValidatedWeights, name_of(built.options().optimizer.averages() ? WeightChoice::kAverage
                                                                            : WeightChoice::kRaw))
-      .set("identity", trainer.record().identity())
+      .set("identity", trainer.record().fingerprint())
       .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));
   const JsonValue sources = bit_sources(built);

@@ -14,7 +14,7 @@
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/free_towers.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/training_progress.h"
 #include "belfry/trainers/core/training_record.h"
 #include "belfry/trainers/core/values_of_all.h"
@@ -119,7 +119,7 @@ bool TrainingLoop::is_compared() const {
 void TrainingLoop::agree() {
   Processes* const processes = built_.processes();
   if (!processes) return;
-  require_agreement(*processes, agreed_items(built_, progress_, record_.identity()));
+  require_agreement(*processes, agreed_items(built_, progress_, record_.fingerprint()));
   const std::string& mixed = built_.arithmetics().mixed;
   if (!mixed.empty() && processes->rank() == 0)
     log_warning(mixed, ": bits may differ from those of one process");

@@ -11,7 +11,7 @@
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model_summary.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/training_progress.h"
 
 namespace belfry {
@@ -94,18 +94,18 @@ void TrainingRecord::add_time(double seconds, std::int64_t samples) {
   timed_samples_ += samples;
 }
 
-const JsonValue& TrainingRecord::identity() const {
-  if (identity_) return *identity_;
+const JsonValue& TrainingRecord::fingerprint() const {
+  if (fingerprint_) return *fingerprint_;
   data_stamp_ = stamp_of_files(built_.train_data());  // what is written from now on is a change
-  return identity_.emplace(run_identity(built_, progress_));
+  return fingerprint_.emplace(run_fingerprint(built_, progress_));
 }
 
 std::string TrainingRecord::changed_data() const {
-  if (!identity_) return "";
+  if (!fingerprint_) return "";
   std::string stamp = stamp_of_files(built_.train_data());
   if (stamp == data_stamp_) return "";
   data_stamp_ = std::move(stamp);
-  return changed_file(built_.train_data(), *identity_);
+  return changed_file(built_.train_data(), *fingerprint_);
 }
 
 }  // namespace belfry

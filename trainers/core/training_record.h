@@ -58,10 +58,11 @@ class TrainingRecord {
   const DivergenceWatch& watch() const { return watch_; }
   DivergenceWatch& watch() { return watch_; }
 
-  // run_identity() of this run. The first call works it out, and reads the data.
-  const JsonValue& identity() const;
-  // The first file of the training data that has other content than identity() read; "" for none.
-  // It looks at the content only if the size or the time of a file has changed since the last call.
+  // run_fingerprint() of this run. The first call works it out, and reads the data.
+  const JsonValue& fingerprint() const;
+  // The first file of the training data that has other content than fingerprint() read; "" for
+  // none. It looks at the content only if the size or the time of a file has changed since the last
+  // call.
   std::string changed_data() const;
 
   // For the loop: the rate of a step, its values, which the loop sets, the compiled step that has
@@ -88,8 +89,8 @@ class TrainingRecord {
   double timed_seconds_ = 0;
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;
   DivergenceWatch watch_;
-  mutable std::optional<JsonValue> identity_;
-  mutable std::string data_stamp_;  // of the files that identity_ was read from
+  mutable std::optional<JsonValue> fingerprint_;
+  mutable std::string data_stamp_;  // of the files that fingerprint_ was read from
 };
 
 }  // namespace belfry

@@ -56,7 +56,7 @@ class Optimizer {
     double weight_decay;  // Rule::weight_decay
     // 0: the whole variable is updated. Else slots and gradient are rows of a part of it, which
     // begins with this element, counted from 1. Only a rule that takes_parts gets such. Its ops
-    // have it among their options as a PartFrom, which belongs to no identity of a run.
+    // have it among their options as a PartFrom, which is in no fingerprint of a run.
     std::int64_t part_from;
     // Returns the norms (f64 scalars) of tensors like the gradient. Where that is a row of a part,
     // the norms are those of the whole tensors. To be called at most once.

@@ -1,5 +1,5 @@
 // An option of a run, as a row of a table. Loops over rows make flags and --help, configurations,
-// what processes must agree on, the identity of a run, reports, and refusals.
+// what processes must agree on, the fingerprint of a run, reports, and refusals.
 #pragma once
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ namespace belfry {
 
 // What another value makes of a run.
 enum class Scope {
-  kResults,       // another run: the option is part of the identity of a run
+  kResults,       // another run: the option is part of the fingerprint of a run
   kExecution,     // the same run, carried out in another way or to another length
   kRunDirectory,  // the same run, of which its directory keeps something else
   kThisCall       // no configuration keeps the option
@@ -97,7 +97,7 @@ struct OptionRow {
   // The text with the default, in which options are flags.
   std::string help() const;
   std::string in_words() const { return words.empty() ? cat("the option ", name) : words; }
-  const std::string& identity_key() const { return key.empty() ? name : key; }
+  const std::string& fingerprint_key() const { return key.empty() ? name : key; }
 };
 
 // A row for a field of S.

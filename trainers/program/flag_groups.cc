@@ -52,7 +52,7 @@ std::chrono::milliseconds meeting_timeout(const WrittenFlag& flag) {
       std::chrono::duration<double>(std::min(seconds, kMostStallSeconds)));
 }
 
-// Sets the number of signs of life that may fail to come.
+// Sets the number of heartbeats that may fail to come.
 void read_lost_after(WatchOptions& watch, const WrittenFlag& flag) {
   double seconds = 0;
   read_number(
@@ -354,7 +354,7 @@ class FlagTable {
     add(special_option(
         {.name = "lost_after_seconds",
          .unit = "X",
-         .text = "with several processes: end with an error when one gives no sign of life "
+         .text = "with several processes: end with an error when one sends no heartbeat "
                  "for X seconds. A host that is paused, or a link that is down, for less "
                  "only delays the others; 0: never",
          .otherwise = "5"},

@@ -25,7 +25,7 @@ JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
   flags.trainer = trainer.built().options();
   JsonValue options = JsonValue::object();
   for (const Option<TrainFlags>& option : *flags.table) {
-    if (!option.value || !(option.reported || is_of_identity(option))) continue;
+    if (!option.value || !(option.reported || is_in_fingerprint(option))) continue;
     JsonValue value = option.value(flags);
     const bool is_word = value.kind() == JsonValue::Kind::kString;
     const bool is_taken = option.is_taken_by(trainer.built().kind().facts());

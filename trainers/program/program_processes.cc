@@ -111,9 +111,10 @@ void require_plannable(const TrainFlags& flags) {
 void require_possible(const TrainFlags& flags, const Processes& processes) {
   require_plannable(flags);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
-  require<FlagError>(!parse_all_reduce_spec(allreduce).uses("mpi") || processes.carrier() == "MPI",
-                     "--allreduce=", allreduce, " adds by MPI, and ", processes.carrier(),
-                     " carries messages here; start the processes by mpirun, or use collective");
+  require<FlagError>(
+      !parse_all_reduce_spec(allreduce).uses("mpi") || processes.transport() == "MPI",
+      "--allreduce=", allreduce, " adds by MPI, and ", processes.transport(),
+      " carries messages here; start the processes by mpirun, or use collective");
 }
 
 // The values of flags, given or chosen, by name: command lines may have them in any order.

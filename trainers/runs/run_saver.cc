@@ -71,7 +71,7 @@ void RunSaver::check(Trainer& trainer) const {
 }
 
 void RunSaver::setup(Trainer& trainer) {
-  trainer.record().identity();  // reads the data, so that no step waits for that
+  trainer.record().fingerprint();  // reads the data, so that no step waits for that
   begun_time_ = seconds_now();
   if (!has_best()) best_.reset();
   const std::vector<std::int64_t> there = directory_.checkpoints();

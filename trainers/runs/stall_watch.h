@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "belfry/framework/base/activity.h"
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/trainers/core/training_activity.h"
 
 namespace belfry {
@@ -25,7 +25,7 @@ struct StallOptions {
   // steps. The watch says what the run waits for, and ends it if it does not come on.
   std::optional<Activity::Clock::time_point> deadline = {};
   // Of one of several processes: "rank 1, node7". "" for a lone process. A process that waits for
-  // messages is left alone: WatchedGroup watches these, and the process that is late watches
+  // messages is left alone: FailureDetector watches these, and the process that is late watches
   // itself.
   std::string process = {};
   // Whether the process may be waiting for others between two steps. Null: it never does.

@@ -50,7 +50,7 @@ TEST_F(WrongGraphTest, NamesTheTensorThatTheGraphLacksWhereAllAreWanted) {
     Session session(model.graph);
     save_checkpoint(session, path_);
   }
-  EXPECT_THAT(mismatch([](Model&) {}, {.whole = true}),
+  EXPECT_THAT(mismatch([](Model&) {}, {.strict = true}),
               AllOf(HasSubstr("model.safetensors: tensor 'fc/v' at byte "),
                     HasSubstr("the graph has no variable of this name; did you mean 'fc/w'?")));
 }

@@ -61,7 +61,7 @@ TEST_F(CheckpointTest, LeavesNothingOutOfItsOwnGraph) {
   save();
   const Model model(1);
   Session session(model.graph);
-  EXPECT_THAT(restore_checkpoint(session, path_, files_, {.whole = true}).left_out, IsEmpty());
+  EXPECT_THAT(restore_checkpoint(session, path_, files_, {.strict = true}).left_out, IsEmpty());
 }
 
 TEST_F(CheckpointTest, OfWhichAPartIsNoFileIsRefusedByName) {

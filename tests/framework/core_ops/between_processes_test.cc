@@ -90,7 +90,7 @@ std::int64_t parts_of_additions(Session& session, Output sum) {
   return 0;
 }
 
-// ScatterPieces, AddPieces and GatherPieces, in this order. Workers share additions of 40,000.
+// ReduceScatter, AddPieces and AllGather, in this order. Workers share additions of 40,000.
 TEST(SumOverProcesses, IsTheCanonicalSum) {
   for (const auto& [size, towers] : {std::pair(2, 1), std::pair(3, 2), std::pair(2, 3)}) {
     for (const std::size_t elements : {1u, 7u, 5000u, 40'000u}) {
@@ -134,8 +134,8 @@ TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
         for (const TreeNode& node : covering_nodes(here, size * towers))
           own.push_back(sum_of_node(graph, node, elements));
         const Output sum = sum_over_processes(own, place, towers, false);
-        EXPECT_EQ(nodes_of(graph, kScatterPieces), 2);
-        EXPECT_EQ(nodes_of(graph, kGatherPieces), 2);
+        EXPECT_EQ(nodes_of(graph, kReduceScatter), 2);
+        EXPECT_EQ(nodes_of(graph, kAllGather), 2);
         Session session(graph, {.threads = 1, .processes = processes});
         EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
             << size << " / " << per_host << " x " << towers << ", " << elements << " elements";
@@ -152,7 +152,7 @@ TEST(SumOverProcesses, OfHostsThatAreNoNodesAddsOverAllAtOnce) {
     Graph graph(1, place);
     const Output sum = sum_over_processes({{sum_of_node(graph, {place.rank, place.rank + 1}, 40)}},
                                           place, 1, false);
-    EXPECT_EQ(nodes_of(graph, kScatterPieces), 1);
+    EXPECT_EQ(nodes_of(graph, kReduceScatter), 1);
     Session session(graph, {.threads = 1, .processes = processes});
     EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected));
   });
@@ -170,12 +170,12 @@ TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
     BufferIndex given, added, gathered;
     for (const NodeIndex n : plan.nodes.indices()) {
       const PlanNode& node = plan.nodes[n];
-      if (node.op == &kScatterPieces) {
+      if (node.op == &kReduceScatter) {
         EXPECT_EQ(node.types[0].shape[0], 2);
       }
       if (node.op == &kAddPieces) given = plan.buffer(node.inputs[0]);
       if (node.op == &kAddPieces) added = plan.buffer_of[n][0];
-      if (node.op == &kGatherPieces) gathered = plan.buffer_of[n][0];
+      if (node.op == &kAllGather) gathered = plan.buffer_of[n][0];
     }
     EXPECT_TRUE(given);
     EXPECT_EQ(given, added);

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/tags.h"
-#include "belfry/framework/group/watched_group.h"
 #include "belfry/tests/framework/group/socket_pairs.h"
 #include "belfry/tests/support/mutate.h"
 
@@ -55,8 +55,8 @@ std::vector<Input> right_messages() {
 }
 
 // The group of one of three processes, with a socket to each of the others.
-std::unique_ptr<WatchedGroup> one_of_three(int rank, detail::Socket to_first,
-                                           detail::Socket to_second) {
+std::unique_ptr<FailureDetector> one_of_three(int rank, detail::Socket to_first,
+                                              detail::Socket to_second) {
   std::vector<std::unique_ptr<detail::TcpPeer>> peers(3);
   detail::Socket* socket = &to_first;
   for (int r = 0; r < 3; ++r) {
@@ -65,7 +65,7 @@ std::unique_ptr<WatchedGroup> one_of_three(int rank, detail::Socket to_first,
         std::make_unique<detail::TcpPeer>(std::move(*socket), "host");
     socket = &to_second;
   }
-  return std::make_unique<WatchedGroup>(
+  return std::make_unique<FailureDetector>(
       detail::make_tcp_group(rank, "host", std::move(peers),
                              {.most_early = 1 << 20, .to_end = milliseconds(0)}),
       WatchOptions{.beat = milliseconds(0), .most_silent = 0, .stall_warn = {}},
@@ -96,7 +96,7 @@ class Run {
   void attack(const Input& bytes) const {
     for (const detail::Socket& socket : hostile_) {
       std::ignore = ::send(socket.file(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      // Answers and signs must not fill the connection.
+      // Answers and heartbeats must not fill the connection.
       std::array<std::byte, 4096> dropped;
       while (::recv(socket.file(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {
       }
@@ -137,7 +137,7 @@ class Run {
   std::array<std::vector<std::byte>, 2> memory_;
   std::array<GroupMessage, 2> awaited_;
   std::array<detail::Socket, 2> hostile_;
-  std::array<std::unique_ptr<WatchedGroup>, 2> groups_;  // of ranks 0 and 2
+  std::array<std::unique_ptr<FailureDetector>, 2> groups_;  // of ranks 0 and 2
 };
 
 // Throws `count` mutations at runs, and lets each take `move` in between. Counts those that end.

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/tags.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
-#include "belfry/framework/group/watched_group.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/framework/group/socket_pairs.h"
 
@@ -176,19 +176,19 @@ TEST(TcpMessages, TextsThatDoNotAddUpAreRefused) {
   }
 }
 
-// Signs with any content. The text of what a process does may lack its end.
+// Heartbeats with any content. The text of what a process does may lack its end.
 TEST(TcpMessages, ASignWithoutAnEndIsShown) {
   Attacked attacked;
-  WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
+  FailureDetector group(std::move(attacked.group), {.most_silent = 0});
   attacked.stranger.send(kSignTag, std::string(24, '\0') + std::string(232, '\x07'));
   group.poll();
-  EXPECT_THAT(group.signs().describe(1), HasSubstr(": " + std::string(223, '?') + " for "));
+  EXPECT_THAT(group.heartbeats().describe(1), HasSubstr(": " + std::string(223, '?') + " for "));
   group.end_others("that was all");
 }
 
-TEST(WatchedGroup, WhatFailsToBePostedFailsTheGroup) {
+TEST(FailureDetector, WhatFailsToBePostedFailsTheGroup) {
   Attacked attacked;
-  WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
+  FailureDetector group(std::move(attacked.group), {.most_silent = 0});
   attacked.stranger.send(3, "long");
   group.poll();
   std::string text(3, ' '), other(3, ' ');
@@ -208,8 +208,8 @@ class SlowLinks : public ::testing::Test {
  protected:
   static constexpr int kMostSilent = 20;
 
-  std::unique_ptr<WatchedGroup> watched(std::size_t rank) {
-    return std::make_unique<WatchedGroup>(
+  std::unique_ptr<FailureDetector> watched(std::size_t rank) {
+    return std::make_unique<FailureDetector>(
         test::one_of_two(static_cast<int>(rank), std::move(ends_[rank])),
         WatchOptions{.beat = milliseconds(0), .most_silent = kMostSilent, .stall_warn = {}});
   }
@@ -236,7 +236,7 @@ class SlowLinks : public ::testing::Test {
   GroupMessage sent_, received_;
   test::SlowLink link_;
   std::array<detail::Socket, 2> ends_ = link_.take_ends();
-  std::array<std::unique_ptr<WatchedGroup>, 2> groups_{watched(0), watched(1)};
+  std::array<std::unique_ptr<FailureDetector>, 2> groups_{watched(0), watched(1)};
 };
 
 TEST_F(SlowLinks, AMessageThatTakesItsTimeEndsNoRun) {
@@ -248,12 +248,12 @@ TEST_F(SlowLinks, AMessageThatTakesItsTimeEndsNoRun) {
 }
 
 // The receiver hears of what the sender does while the message is on its way.
-TEST_F(SlowLinks, SignsOvertakeLargeMessages) {
+TEST_F(SlowLinks, HeartbeatsOvertakeLargeMessages) {
   begin(64 << 20);
   turn(8 << 10);
-  groups_[0]->signs().tell([] { return "computes 'fc0'"; });
+  groups_[0]->heartbeats().tell([] { return "computes 'fc0'"; });
   const auto heard = [&] {
-    return groups_[1]->signs().describe(0).find("computes 'fc0'") != std::string::npos;
+    return groups_[1]->heartbeats().describe(0).find("computes 'fc0'") != std::string::npos;
   };
   std::size_t carried = 0;
   for (; !heard() && carried < out_.size(); carried += 64 << 10) turn(64 << 10);
@@ -266,7 +266,7 @@ TEST_F(SlowLinks, ALinkThatCarriesNothingIsNoticed) {
   EXPECT_THAT(message_of<CommError>([&] {
                 for (int i = 0; i < 10 * kMostSilent; ++i) turn(0);
               }),
-              HasSubstr("no sign of life for"));
+              HasSubstr("no heartbeat for"));
 }
 
 // A process that has half sent a message says why it ends; the rest of a frame goes first.
@@ -274,7 +274,7 @@ TEST(TcpMessages, AnEndPassesAMessageThatIsHalfSent) {
   test::SlowLink link;
   auto [first, second] = link.take_ends();
   const auto sender = test::one_of_two(0, std::move(first), {.to_end = milliseconds(0)});
-  WatchedGroup receiver(test::one_of_two(1, std::move(second)), {.most_silent = 0});
+  FailureDetector receiver(test::one_of_two(1, std::move(second)), {.most_silent = 0});
   auto out = std::make_unique<std::string>(64 << 20, 'x');
   std::string in(out->size(), ' ');
   GroupMessage sent{1, 3, bytes_of(*out)}, received{0, 3, bytes_of(in)};
@@ -299,9 +299,9 @@ TEST(TcpMessages, AnEndPassesAMessageThatIsHalfSent) {
   EXPECT_FALSE(received.done);
 }
 
-TEST(WatchedGroup, AMistakeInOneProcessIsOneInAll) {
+TEST(FailureDetector, AMistakeInOneProcessIsOneInAll) {
   Attacked attacked;
-  WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
+  FailureDetector group(std::move(attacked.group), {.most_silent = 0});
   attacked.stranger.send(kEndTag, reason_of({.is_mistake = true, .why = "--seed=x is no number"}));
   EXPECT_THAT(message_of<MistakeError>([&] {
                 for (int i = 0; i < 100; ++i) group.poll();
@@ -310,18 +310,18 @@ TEST(WatchedGroup, AMistakeInOneProcessIsOneInAll) {
 }
 
 // The process needs the others no more, but they need its parts for long after it has left.
-TEST(WatchedGroup, AProcessThatHasLeftServesParts) {
+TEST(FailureDetector, AProcessThatHasLeftServesParts) {
   test::TwoGroups two;
   constexpr int kAnswersAfter = 200;
   int asked = 0;
   const WatchOptions options{.beat = milliseconds(0), .most_silent = 0, .stall_warn = {}};
   std::jthread leaver([&, group = std::move(two.groups[1])]() mutable {
-    const WatchedGroup leaves(std::move(group), options, [&](std::uint64_t, std::uint64_t) {
+    const FailureDetector leaves(std::move(group), options, [&](std::uint64_t, std::uint64_t) {
       return ++asked < kAnswersAfter ? std::optional<std::vector<std::byte>>{}
                                      : std::vector<std::byte>(3, std::byte{7});
     });
   });
-  WatchedGroup stays(std::move(two.groups[0]), options);
+  FailureDetector stays(std::move(two.groups[0]), options);
   std::vector<std::byte> part(3);
   const std::vector<std::span<std::byte>> parts{{}, part};
   EXPECT_NO_THROW(fetch_parts(stays, 1, 1, parts));

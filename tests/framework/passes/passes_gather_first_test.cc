@@ -37,8 +37,7 @@ struct Step {
       const Cuts cuts{0, 1, 4};
       const std::int64_t begin = cuts[at(place.rank)];
       const Output part = slice(v.read(), {begin}, {piece_of(cuts, place.rank).size()});
-      written.push_back(
-          &assign_gathered(v, gather_pieces(part, place, cuts), {0, place.rank, cuts}));
+      written.push_back(&assign_gathered(v, all_gather(part, place, cuts), {0, place.rank, cuts}));
     }
     all = &group(graph, written);
   }
@@ -54,7 +53,7 @@ std::vector<std::string> order_of(const Plan& plan) {
   for (const Launch& launch : plan.launches) {
     const PlanNode& node = plan.node(launch.node);
     const std::string name = node.op->name;
-    if (name == "GatherPieces" || name == "AssignAdd" || &node.node->op() == &kAssignGathered ||
+    if (name == "AllGather" || name == "AssignAdd" || &node.node->op() == &kAssignGathered ||
         (name == "Add" && node.node->name() == "Add"))
       order.push_back(name);
   }
@@ -79,7 +78,7 @@ TEST(GatherFirst, MovesGathersBeforeWhatReadsTheirVariables) {
     EXPECT_EQ(order_of(last).back(), "AssignGathered");
     const Plan& first = *session.prepare(fetches, {}, {.gathers_first = true}).plan();
     EXPECT_EQ(first.gathered_first.size(), 2u);
-    EXPECT_THAT(order_of(first), ElementsAre("GatherPieces", "GatherPieces", "AssignGathered",
+    EXPECT_THAT(order_of(first), ElementsAre("AllGather", "AllGather", "AssignGathered",
                                              "AssignGathered", "Add", "AssignAdd", "AssignAdd"));
   });
 }

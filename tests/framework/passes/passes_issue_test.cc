@@ -245,7 +245,7 @@ TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
       ++woken;
     }
   }
-  EXPECT_EQ(woken, 2) << "ScatterPieces waits for tanh, GatherPieces for AddPieces";
+  EXPECT_EQ(woken, 2) << "ReduceScatter waits for tanh, AllGather for AddPieces";
 }
 
 // A step may run either list of a GPU's strand, so both are printed.

@@ -10,7 +10,7 @@ namespace passes_place_messages_test {
 
 using ::testing::ElementsAre;
 
-// "ScatterPieces on the GPU, by its rank" and so on.
+// "ReduceScatter on the GPU, by its rank" and so on.
 std::vector<std::string> places(const Plan& plan) {
   std::vector<std::string> all;
   for (const PlanNode& node : plan.nodes)
@@ -47,15 +47,15 @@ std::vector<std::string> places_of_sum(const test::StandInGpus& gpus) {
 
 TEST(PlaceMessages, LeavesThemOnAGpuThatHasNccl) {
   EXPECT_THAT(places_of_sum(test::StandInGpus(2)),
-              ElementsAre("ScatterPieces on the GPU, by its rank", "AddPieces on the GPU",
-                          "GatherPieces on the GPU, by its rank"));
+              ElementsAre("ReduceScatter on the GPU, by its rank", "AddPieces on the GPU",
+                          "AllGather on the GPU, by its rank"));
 }
 
 TEST(PlaceMessages, MovesThemToTheHostWhereThereIsNone) {
   test::StandInGpus gpus(2);
   gpus.set_nccl({.why_not = "NCCL cannot be loaded"});
-  EXPECT_THAT(places_of_sum(gpus), ElementsAre("ScatterPieces on the host", "AddPieces on the host",
-                                               "GatherPieces on the host"));
+  EXPECT_THAT(places_of_sum(gpus), ElementsAre("ReduceScatter on the host", "AddPieces on the host",
+                                               "AllGather on the host"));
 }
 
 }  // namespace passes_place_messages_test

@@ -83,7 +83,7 @@ std::string order_of_sums(ProcessPlace place, int towers) {
   Session session(graph, {.dry_run = true, .planned_place = place});
   const Plan& plan = *session.prepare(fetches).plan();
   const std::map<const Op*, char> letters{
-      {&kTanh, 'T'}, {&kScatterPieces, 'S'}, {&kAddPieces, 'A'}, {&kGatherPieces, 'G'}};
+      {&kTanh, 'T'}, {&kReduceScatter, 'S'}, {&kAddPieces, 'A'}, {&kAllGather, 'G'}};
   std::string order;
   for (const Launch& launch : plan.launches)
     if (const auto letter = letters.find(plan.node(launch.node).op); letter != letters.end())

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/core_ops/between_processes.h"
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 #include "belfry/tests/support/process_threads.h"

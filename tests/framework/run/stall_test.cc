@@ -6,7 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/tanh.h"

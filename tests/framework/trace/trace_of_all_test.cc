@@ -60,7 +60,7 @@ TEST(TraceOfAll, HasAProcessForEachRankAndIsRight) {
   for (const JsonValue& event : file.at("traceEvents").items()) {
     if (event.at("name").text() == "process_name")
       names.push_back(event.at("args").at("name").text());
-    if (event.at("name").text() == "GatherPieces") ++sent[event.at("pid").integer()];
+    if (event.at("name").text() == "AllGather") ++sent[event.at("pid").integer()];
   }
   EXPECT_THAT(names,
               ElementsAre(StartsWith("rank 0, "), StartsWith("rank 1, "), StartsWith("rank 2, ")));
@@ -79,7 +79,7 @@ TEST(TraceOfAll, AlignsTheClocksOfItsProcesses) {
   for (const JsonValue& event : file.at("traceEvents").items()) {
     if (const JsonValue* const start = event.find("ts"))
       first_start = std::min(first_start, start->number());
-    if (event.at("name").text() != "GatherPieces") continue;
+    if (event.at("name").text() != "AllGather") continue;
     const double start = event.at("ts").number();
     last_start = std::max(last_start, start);
     first_end = std::min(first_end, start + event.at("dur").number());
@@ -116,7 +116,7 @@ TEST(CommunicationTime, IsHiddenWhileAGradientIsComputed) {
     const Node& node = *plan.node(launch.node).node;
     Timeline::Slice slice{
         .track = launch.strand.value(), .node = launch.node, .start = 0, .end = 10};
-    if (&node.op() == &kGatherPieces) slice.start = 10, slice.end = 40;
+    if (&node.op() == &kAllGather) slice.start = 10, slice.end = 40;
     if (node.origin().forward) slice.start = 20, slice.end = 30;
     timeline.slices.push_back(slice);
   }

@@ -46,14 +46,14 @@ TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& process
 }
 
 struct Trained {
-  std::string hash, state, identity;
+  std::string hash, state, fingerprint;
   double loss;
   bool operator==(const Trained&) const = default;
 };
 
 Trained result_of(Trainer& trainer) {
   return {params_hash(trainer.session(), trainer.graph()),
-          state_hash(trainer.session(), trainer.graph()), trainer.record().identity().str(),
+          state_hash(trainer.session(), trainer.graph()), trainer.record().fingerprint().str(),
           trainer.metric("loss")};
 }
 

@@ -34,7 +34,7 @@ Output normalised_model(Tower& tower, Output x, Output y, bool first, bool secon
 struct Trained {
   std::string hash, state;
   double loss;
-  std::string identity = "";  // identity of the run
+  std::string fingerprint = "";  // fingerprint of the run
   bool operator==(const Trained&) const = default;
 };
 
@@ -61,7 +61,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
   trainer.train();
   return {params_hash(trainer.session(), trainer.graph()),
           state_hash(trainer.session(), trainer.graph()), trainer.metric("loss"),
-          trainer.record().identity().str()};
+          trainer.record().fingerprint().str()};
 }
 
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -128,7 +128,7 @@ const TrainerKind kLocal{.name = "local",
 
 struct LocalRun {
   std::vector<Tensor> values;
-  JsonValue identity;
+  JsonValue fingerprint;
 };
 
 LocalRun run_of(const TrainerKind& kind, const Dataset& data, int towers, int batches,
@@ -143,7 +143,7 @@ LocalRun run_of(const TrainerKind& kind, const Dataset& data, int towers, int ba
   Trainer trainer(kind, std::move(options), data);
   trainer.train();
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
-  LocalRun run{.identity = trainer.record().identity()};
+  LocalRun run{.fingerprint = trainer.record().fingerprint()};
   for (const Variable v : trainer.built().nodes().towers[0].trainables)
     run.values.push_back(trainer.session().read(v));
   return run;
@@ -163,7 +163,7 @@ TEST(TrainerKinds, MayCombineVariablesInsteadOfGradients) {
   for (const bool share : {false, true}) {
     const LocalRun local = run_of(kLocal, *data, 3, 1, share);
     expect_close(local, replicated);
-    EXPECT_EQ(first_difference(replicated.identity, local.identity), "");
+    EXPECT_EQ(first_difference(replicated.fingerprint, local.fingerprint), "");
   }
 }
 

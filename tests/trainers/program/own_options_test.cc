@@ -3,7 +3,7 @@
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/option_rows.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/help_text.h"
@@ -79,12 +79,12 @@ TEST_F(OwnOptions, OfATrainerAreComparedWithOtherRunsAndProcesses) {
         spiced(), TrainerOptions{.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 8},
         *data);
   };
-  const JsonValue before = made()->record().identity();
+  const JsonValue before = made()->record().fingerprint();
   spice = 2;
   const auto trainer = made();
-  EXPECT_EQ(first_difference(before, trainer->record().identity()),
+  EXPECT_EQ(first_difference(before, trainer->record().fingerprint()),
             "the option spice was 1 and is now 2");
-  EXPECT_THAT(agreed_items(trainer->built(), trainer->progress(), trainer->record().identity()),
+  EXPECT_THAT(agreed_items(trainer->built(), trainer->progress(), trainer->record().fingerprint()),
               Contains(AgreedItem{"the option spice", "2"}));
 }
 
@@ -102,9 +102,9 @@ TEST(OptionRows, ThatChangeResultsAreEverywhere) {
   const TrainFlags flags = parse({"--devices=cpu:1"});
   int count = 0;
   for (const Option<TrainerOptions>& row : trainer_option_rows()) {
-    if (!is_of_identity(row)) continue;
+    if (!is_in_fingerprint(row)) continue;
     ++count;
-    EXPECT_NE(trainer.record().identity().find(row.identity_key()), nullptr) << row.name;
+    EXPECT_NE(trainer.record().fingerprint().find(row.fingerprint_key()), nullptr) << row.name;
     EXPECT_NE(find_option(*flags.table, row.name), nullptr) << row.name;
     EXPECT_TRUE(row.value) << row.name << ": no report could have it";
     EXPECT_TRUE(!row.noted || flags.config.find(row.name)) << row.name;

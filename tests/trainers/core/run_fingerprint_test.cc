@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "belfry/trainers/data/synthetic_data.h"
 
 namespace belfry {
-namespace run_identity_test {
+namespace run_fingerprint_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -65,7 +65,7 @@ TEST(ChecksumOfFile, ReadsAllOfAFileUpTo64MiB) {
 
 // The model of the program mnist. Its runs from before convolutions had dilation and groups must go
 // on.
-TEST(RunIdentity, OfPlainConvolutionsIsWhatItWas) {
+TEST(RunFingerprint, OfPlainConvolutionsIsWhatItWas) {
   const auto model_of = [](ConvLayer first) {
     const auto data =
         synthetic_data({{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}}, 10, 8, 1);
@@ -86,12 +86,12 @@ TEST(RunIdentity, OfPlainConvolutionsIsWhatItWas) {
                            .batch_size = 8};
     options.session.dry_run = true;
     const Trainer trainer(find_trainer("simple"), std::move(options), *data);
-    return run_identity(trainer.built(), trainer.progress()).str();
+    return run_fingerprint(trainer.built(), trainer.progress()).str();
   };
   constexpr const char* kBefore = "5e695aa74e3b43c5";
   EXPECT_THAT(model_of({.filters = 32}), HasSubstr(kBefore));
   EXPECT_THAT(model_of({.filters = 32, .dilation = 2}), Not(HasSubstr(kBefore)));
 }
 
-}  // namespace run_identity_test
+}  // namespace run_fingerprint_test
 }  // namespace belfry

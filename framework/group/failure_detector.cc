@@ -1,4 +1,4 @@
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,17 +25,17 @@ constexpr std::uint64_t kBytesOfHeartbeats = 1024;
 
 std::string stalled_run(const std::string& what) { return cat("the run has stalled: ", what); }
 
-WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options,
-                           PartServer::Find find)
+FailureDetector::FailureDetector(std::unique_ptr<ProcessGroup> group, WatchOptions options,
+                                 PartServer::Find find)
     : group_(std::move(group)),
       options_(options),
-      signs_(*group_, options_.beat),
+      heartbeats_(*group_, options_.beat),
       parts_(*group_, std::move(find)),
       under_way_(static_cast<std::size_t>(group_->size())),
       next_beat_(Clock::now()),
       warnings_{options_.stall_warn} {}
 
-WatchedGroup::~WatchedGroup() {
+FailureDetector::~FailureDetector() {
   try {
     if (!failure_) leave();
   } catch (const std::exception& error) {
@@ -43,7 +43,7 @@ WatchedGroup::~WatchedGroup() {
   }
 }
 
-void WatchedGroup::use(const std::function<void()>& f) {
+void FailureDetector::use(const std::function<void()>& f) {
   require_intact();
   try {
     f();
@@ -53,7 +53,7 @@ void WatchedGroup::use(const std::function<void()>& f) {
   }
 }
 
-void WatchedGroup::send(GroupMessage& message) {
+void FailureDetector::send(GroupMessage& message) {
   use([&] {
     moved_ = Clock::now();
     group_->send(message);
@@ -61,7 +61,7 @@ void WatchedGroup::send(GroupMessage& message) {
   });
 }
 
-void WatchedGroup::receive(GroupMessage& message) {
+void FailureDetector::receive(GroupMessage& message) {
   use([&] {
     moved_ = Clock::now();
     group_->receive(message);
@@ -69,7 +69,7 @@ void WatchedGroup::receive(GroupMessage& message) {
   });
 }
 
-void WatchedGroup::sum(GroupMessage& message, DType dtype) {
+void FailureDetector::sum(GroupMessage& message, DType dtype) {
   use([&] {
     moved_ = Clock::now();
     group_->sum(message, dtype);
@@ -78,14 +78,14 @@ void WatchedGroup::sum(GroupMessage& message, DType dtype) {
   });
 }
 
-bool WatchedGroup::poll() {
+bool FailureDetector::poll() {
   bool moved = false;
   note_wait();
   use([&] { moved = turn(); });
   return moved;
 }
 
-void WatchedGroup::beat() noexcept {
+void FailureDetector::beat() noexcept {
   if (failure_) return;
   try {
     turn();
@@ -94,13 +94,13 @@ void WatchedGroup::beat() noexcept {
   }
 }
 
-void WatchedGroup::fail(std::exception_ptr error) noexcept {
+void FailureDetector::fail(std::exception_ptr error) noexcept {
   if (failure_) return;
   failure_ = std::move(error);
   forget_messages();
 }
 
-bool WatchedGroup::forget_messages() noexcept {
+bool FailureDetector::forget_messages() noexcept {
   for (UnderWay& under_way : under_way_) under_way.messages.clear();
   if (!failure_)
     failure_ = std::make_exception_ptr(CommError("this process has given its messages up"));
@@ -111,93 +111,96 @@ bool WatchedGroup::forget_messages() noexcept {
   return !needs_memory_;
 }
 
-void WatchedGroup::end_others(const std::string& reason) noexcept {
+void FailureDetector::end_others(const std::string& reason) noexcept {
   group_->end_others(reason);
   fail(std::make_exception_ptr(CommError("this process has ended the others")));
 }
 
-void WatchedGroup::end_others(ErrorFields error) noexcept {
+void FailureDetector::end_others(ErrorFields error) noexcept {
   error = of_process(std::move(error), rank(), host(rank()));
   group_->end_others(reason_of(error));
   error.why = cat("this process has ended the others: ", error.why);
   fail(error_of_group(std::move(error)));
 }
 
-void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
+void FailureDetector::waiting(const std::string& what, Clock::time_point began) {
   note_wait();
   moved_ = std::max(moved_, began);
   const Clock::duration waited = Clock::now() - began;
   const auto told = [&] {
-    return cat(what, " has waited ", seconds_text(waited), "; late: ", signs_.late_processes());
+    return cat(what, " has waited ", seconds_text(waited),
+               "; late: ", heartbeats_.late_processes());
   };
-  if (options_.stall_end.count() > 0 && waited >= options_.stall_end && signs_.any_computes_late())
+  if (options_.stall_end.count() > 0 && waited >= options_.stall_end &&
+      heartbeats_.any_computes_late())
     throw StallError(stalled_run(told()));
   if (warnings_.is_due(began)) log_warning(told());
 }
 
-void WatchedGroup::require_intact() const {
+void FailureDetector::require_intact() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void WatchedGroup::UnderWay::add(GroupMessage& message) {
+void FailureDetector::UnderWay::add(GroupMessage& message) {
   if (message.done) return;
   if (messages.empty()) since = Clock::now();
   messages.push_back(&message);
 }
 
-bool WatchedGroup::UnderWay::any_but_parts() const {
+bool FailureDetector::UnderWay::any_but_parts() const {
   return std::ranges::any_of(messages, [](const GroupMessage* message) {
     return message->tag != kAskTag && message->tag != kAnswerTag;
   });
 }
 
-bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
+bool FailureDetector::StallWarnings::is_due(Clock::time_point began) {
   if (after.count() == 0 || Clock::now() - began < after) return false;
   return std::exchange(last, began) != began;
 }
 
 // Polls the messages, receives and sends heartbeats, and serves parts. Returns whether a message
 // moved.
-bool WatchedGroup::turn() {
+bool FailureDetector::turn() {
   const bool moved = group_->poll();
   for (UnderWay& under_way : under_way_)
     if (std::erase_if(under_way.messages,
                       [](const GroupMessage* message) { return message->done; }) > 0)
       moved_ = Clock::now();
-  signs_.hear();
+  heartbeats_.hear();
   parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
     look_at_wait();
-    if (!silent_) signs_.send();
-    signs_.count_interval();
+    if (!silent_) heartbeats_.send();
+    heartbeats_.count_interval();
     look_for_lost();
     if (at_each_beat_) at_each_beat_();
   }
   return moved;
 }
 
-void WatchedGroup::look_for_lost() {
+void FailureDetector::look_for_lost() {
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank() || signs_.is_silent(peer)) continue;
+    if (peer == rank() || heartbeats_.is_silent(peer)) continue;
     const UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
     const bool idle = under_way.messages.empty();
-    const int silent = signs_.silent_intervals(peer);
-    if (signs_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
+    const int silent = heartbeats_.silent_intervals(peer);
+    if (heartbeats_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
       blame_peer(*group_, peer, "it has ended its part of the training before the others");
     if (options_.most_silent > 0 && silent > options_.most_silent)
       blame_peer(*group_, peer,
-                 cat("no sign of life for ", seconds_text(silent * options_.beat),
+                 cat("no heartbeat for ", seconds_text(silent * options_.beat),
                      "; its process or its machine has ended, or the link to it is down"));
     // For messages of steps, waiting() warns.
-    if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
+    if (!idle && !heartbeats_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
-                  seconds_text(Clock::now() - under_way.since), "; late: ", signs_.describe(peer));
+                  seconds_text(Clock::now() - under_way.since),
+                  "; late: ", heartbeats_.describe(peer));
   }
 }
 
 // For callers that need a message.
-void WatchedGroup::note_wait() {
+void FailureDetector::note_wait() {
   const Clock::time_point now = Clock::now();
   if (!waits_ || now - waited_ > kStillWaits) wait_began_ = now;
   waits_ = true;
@@ -207,7 +210,7 @@ void WatchedGroup::note_wait() {
 // Processes that wait for each other would do so for ever: one of them has taken another way
 // through the program, or a message was lost. A long message moves, and a process that computes,
 // reads or saves does not wait.
-void WatchedGroup::look_at_wait() {
+void FailureDetector::look_at_wait() {
   const Clock::time_point now = Clock::now();
   std::uint64_t received = 0;
   for (int peer = 0; peer < size(); ++peer)
@@ -218,19 +221,19 @@ void WatchedGroup::look_at_wait() {
   if (waits_ && now - waited_ <= kStillWaits)
     own =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - std::max(wait_began_, moved_));
-  signs_.note_wait(own, own.count() > 0 ? awaited() : "");
-  const std::chrono::milliseconds others = signs_.least_wait();
+  heartbeats_.note_wait(own, own.count() > 0 ? awaited() : "");
+  const std::chrono::milliseconds others = heartbeats_.least_wait();
   mutual_wait_ = std::min(own, others);
   // The others noted theirs at a beat before.
   if (options_.stall_end.count() > 0 && own >= options_.stall_end &&
       others >= options_.stall_end / 2)
     throw StallError(stalled_run(cat(
         "all processes wait for each other, and nothing has moved for ", seconds_text(mutual_wait_),
-        ": ", signs_.all_processes(), "; each has to make the same calls in the same order")));
+        ": ", heartbeats_.all_processes(), "; each has to make the same calls in the same order")));
 }
 
 // "rank 2, node7 and rank 3, node7".
-std::string WatchedGroup::awaited() const {
+std::string FailureDetector::awaited() const {
   std::vector<std::string> ranks;
   for (int peer = 0; peer < size(); ++peer)
     if (!under_way_[static_cast<std::size_t>(peer)].messages.empty())
@@ -240,20 +243,20 @@ std::string WatchedGroup::awaited() const {
 
 // All processes wait for each other here, so that none ends while others need it. Each sends
 // heartbeats until no process needs any.
-void WatchedGroup::leave() {
+void FailureDetector::leave() {
   Backoff backoff;
   const auto look_until = [&](const auto& over) {
     while (!over()) turn() ? backoff.moved() : backoff.nap();
   };
   end_wait();
-  signs_.tell({});
-  signs_.leave();
+  heartbeats_.tell({});
+  heartbeats_.leave();
   parts_.end();
-  look_until([&] { return signs_.all_left() && parts_.all_ended(); });
+  look_until([&] { return heartbeats_.all_left() && parts_.all_ended(); });
   silent_ = true;
-  look_until([&] { return signs_.all_sent(); });
-  signs_.send(true);
-  look_until([&] { return signs_.all_sent() && signs_.all_silent(); });
+  look_until([&] { return heartbeats_.all_sent(); });
+  heartbeats_.send(true);
+  look_until([&] { return heartbeats_.all_sent() && heartbeats_.all_silent(); });
 }
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// Activations that pass `rebuild` makes again for the backward pass, and when.
+// Activations that pass `rematerialise` makes again for the backward pass, and when.
 #include <cstring>
 #include <numeric>
 
@@ -16,7 +16,7 @@
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
-namespace passes_rebuild_test {
+namespace passes_rematerialise_test {
 
 // Layers of batch norm and ReLU, with their gradients. Each layer reads the square of the one
 // before. Layers from `shortcuts` on also add the one before.
@@ -45,10 +45,10 @@ struct Net {
   std::vector<Fetch> fetches;
 };
 
-std::vector<NodeIndex> rebuilt_in(const Plan& plan) {
+std::vector<NodeIndex> rematerialised_in(const Plan& plan) {
   std::vector<NodeIndex> found;
   for (const NodeIndex n : plan.nodes.indices())
-    if (plan.node(n).is_rebuilt()) found.push_back(n);
+    if (plan.node(n).is_rematerialised()) found.push_back(n);
   return found;
 }
 
@@ -56,7 +56,7 @@ std::int64_t arena_bytes(const Plan& plan) {
   return std::accumulate(plan.arena_bytes.begin(), plan.arena_bytes.end(), std::int64_t{0});
 }
 
-TEST(Rebuild, GivesTheSameBitsInLessMemory) {
+TEST(Rematerialise, GivesTheSameBitsInLessMemory) {
   for (const int shortcuts : {100, 2})
     for (const int shards : {1, 3}) {
       const Net net(6, shortcuts);
@@ -67,7 +67,7 @@ TEST(Rebuild, GivesTheSameBitsInLessMemory) {
       for (const bool on : {false, true}) {
         Session session(net.graph, {.shards_per_device = shards, .fuse = on, .threads = 1});
         CompiledStep& step = net.prepare(session);
-        EXPECT_EQ(rebuilt_in(*step.plan()).empty(), !on);
+        EXPECT_EQ(rematerialised_in(*step.plan()).empty(), !on);
         step.run(std::vector{x});
         for (std::size_t i = 0; i < net.fetches.size(); ++i)
           results[on].push_back(step.fetched(i)), results[on].back().mutable_raw();
@@ -81,46 +81,46 @@ TEST(Rebuild, GivesTheSameBitsInLessMemory) {
 
 // Activations are made again from the last layer to the first, each just before the backward pass
 // reads it.
-TEST(Rebuild, ComesJustBeforeItsFirstReader) {
+TEST(Rematerialise, ComesJustBeforeItsFirstReader) {
   const Net net(5);
   Session session(net.graph, {.threads = 1});
   const Plan& plan = *net.prepare(session).plan();
-  const std::vector<NodeIndex> rebuilt = rebuilt_in(plan);
-  ASSERT_EQ(rebuilt.size(), 5u) << "what the gradient starts from is read there, too";
-  for (const NodeIndex n : rebuilt) {
+  const std::vector<NodeIndex> rematerialised = rematerialised_in(plan);
+  ASSERT_EQ(rematerialised.size(), 5u) << "what the gradient starts from is read there, too";
+  for (const NodeIndex n : rematerialised) {
     const auto& next = plan.node(NodeIndex(n.value() + 1)).inputs;
     EXPECT_TRUE(std::ranges::any_of(next, [&](const Value& v) { return v.node == n; }))
         << plan.node(n).name();
   }
-  for (std::size_t i = 1; i < rebuilt.size(); ++i)
-    EXPECT_GT(plan.node(rebuilt[i - 1]).node->id(), plan.node(rebuilt[i]).node->id());
+  for (std::size_t i = 1; i < rematerialised.size(); ++i)
+    EXPECT_GT(plan.node(rematerialised[i - 1]).node->id(), plan.node(rematerialised[i]).node->id());
 }
 
 // Each of a row of sums would need the one before it.
-TEST(Rebuild, LeavesWhatIsMadeOfSomethingRebuilt) {
+TEST(Rematerialise, LeavesWhatIsMadeOfSomethingRematerialised) {
   const Net net(6, 1);
   Session session(net.graph, {.threads = 1});
-  EXPECT_EQ(rebuilt_in(*net.prepare(session).plan()).size(), 3u);
+  EXPECT_EQ(rematerialised_in(*net.prepare(session).plan()).size(), 3u);
 }
 
-TEST(Rebuild, IsOffOnGpusAndWithReferenceKernels) {
+TEST(Rematerialise, IsOffOnGpusAndWithReferenceKernels) {
   const Net net(3);
   Session session(net.graph, {.reference_kernels = true, .threads = 1});
-  EXPECT_THAT(rebuilt_in(*net.prepare(session).plan()), testing::IsEmpty());
+  EXPECT_THAT(rematerialised_in(*net.prepare(session).plan()), testing::IsEmpty());
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
   const Net on_gpu(3, 100, "/gpu:0");
   Session gpu_session(on_gpu.graph, {.device_count = {{"CPU", 1}, {"GPU", 1}}, .threads = 1});
-  EXPECT_THAT(rebuilt_in(*on_gpu.prepare(gpu_session).plan()), testing::IsEmpty());
+  EXPECT_THAT(rematerialised_in(*on_gpu.prepare(gpu_session).plan()), testing::IsEmpty());
 }
 
 // Without a backward pass nothing is kept for one.
-TEST(Rebuild, LeavesPredictionsAlone) {
+TEST(Rematerialise, LeavesPredictionsAlone) {
   Net net(3);
   net.fetches.erase(net.fetches.begin() + 1, net.fetches.end());
   Session session(net.graph, {.threads = 1});
-  EXPECT_THAT(rebuilt_in(*net.prepare(session).plan()), testing::IsEmpty());
+  EXPECT_THAT(rematerialised_in(*net.prepare(session).plan()), testing::IsEmpty());
 }
 
-}  // namespace passes_rebuild_test
+}  // namespace passes_rematerialise_test
 }  // namespace belfry

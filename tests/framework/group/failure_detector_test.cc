@@ -1,4 +1,4 @@
-#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/group/failure_detector.h"
 
 #include <atomic>
 #include <latch>
@@ -11,7 +11,7 @@
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
-namespace watched_group_test {
+namespace failure_detector_test {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
@@ -21,18 +21,18 @@ const WatchOptions kQuick{.beat = milliseconds(10), .most_silent = 20};
 constexpr int kPatient = 1 << 20;
 
 // Calls body(group) in a thread per process.
-void run(int size, WatchOptions options, const std::function<void(WatchedGroup&)>& body) {
+void run(int size, WatchOptions options, const std::function<void(FailureDetector&)>& body) {
   TcpGroupOptions tcp = test::local_processes(size);
   std::vector<std::jthread> threads;
   for (tcp.rank = 0; tcp.rank < size; ++tcp.rank)
     threads.emplace_back([=] {
-      WatchedGroup group(connect_tcp(tcp), options);
+      FailureDetector group(connect_tcp(tcp), options);
       body(group);
     });
 }
 
 // Polls the group until it fails, and returns why.
-std::string failure_of(WatchedGroup& group) {
+std::string failure_of(FailureDetector& group) {
   return message_of<CommError>([&] {
     for (;;) {
       group.poll();
@@ -41,26 +41,26 @@ std::string failure_of(WatchedGroup& group) {
   });
 }
 
-void look_until(WatchedGroup& group, const std::atomic<bool>& over) {
+void look_until(FailureDetector& group, const std::atomic<bool>& over) {
   while (!over) {
     group.beat();
     std::this_thread::sleep_for(milliseconds(1));
   }
 }
 
-TEST(WatchedGroup, AProcessWithoutASignOfLifeIsNamed) {
+TEST(FailureDetector, AProcessWithoutAHeartbeatIsNamed) {
   std::latch noticed(2);
-  run(3, kQuick, [&](WatchedGroup& group) {
+  run(3, kQuick, [&](FailureDetector& group) {
     if (group.rank() == 2) return noticed.wait();
-    EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 2, "), HasSubstr("no sign of life for")));
+    EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 2, "), HasSubstr("no heartbeat for")));
     // All later calls say the same.
     EXPECT_THAT(failure_of(group), HasSubstr("rank 2, "));
     noticed.arrive_and_wait();
   });
 }
 
-TEST(WatchedGroup, OnesThatLiveAreNotBlamed) {
-  run(3, kQuick, [&](WatchedGroup& group) {
+TEST(FailureDetector, OnesThatLiveAreNotBlamed) {
+  run(3, kQuick, [&](FailureDetector& group) {
     for (int i = 0; i < 400; ++i) {
       EXPECT_NO_THROW(group.poll());
       std::this_thread::sleep_for(milliseconds(1));
@@ -69,17 +69,17 @@ TEST(WatchedGroup, OnesThatLiveAreNotBlamed) {
 }
 
 // A listener counts only beats that it could have heard.
-TEST(WatchedGroup, AListenerThatWasStoppedBlamesNobody) {
+TEST(FailureDetector, AListenerThatWasStoppedBlamesNobody) {
   std::atomic<bool> over = false;
   WatchOptions patient = kQuick;
   patient.most_silent = kPatient;
   TcpGroupOptions tcp = test::local_processes(2);
   std::jthread other([&, options = tcp]() mutable {
     options.rank = 1;
-    WatchedGroup group(connect_tcp(options), patient);
+    FailureDetector group(connect_tcp(options), patient);
     look_until(group, over);
   });
-  WatchedGroup group(connect_tcp(tcp), kQuick);
+  FailureDetector group(connect_tcp(tcp), kQuick);
   for (int i = 0; i < 10; ++i) EXPECT_NO_THROW(group.poll());
   std::this_thread::sleep_for(2 * kQuick.most_silent * kQuick.beat);
   for (int i = 0; i < 100; ++i) {
@@ -89,17 +89,17 @@ TEST(WatchedGroup, AListenerThatWasStoppedBlamesNobody) {
   over = true;
 }
 
-TEST(WatchedGroup, AllLeaveTogether) {
+TEST(FailureDetector, AllLeaveTogether) {
   std::atomic<int> working = 2;
-  run(2, kQuick, [&](WatchedGroup& group) {
+  run(2, kQuick, [&](FailureDetector& group) {
     if (group.rank() == 1) std::this_thread::sleep_for(milliseconds(50));
     --working;
   });
   EXPECT_EQ(working, 0);
 }
 
-TEST(WatchedGroup, AProcessThatLeavesEarlyIsNamedByThoseWhoWaitForIt) {
-  run(2, kQuick, [](WatchedGroup& group) {
+TEST(FailureDetector, AProcessThatLeavesEarlyIsNamedByThoseWhoWaitForIt) {
+  run(2, kQuick, [](FailureDetector& group) {
     if (group.rank() == 1) return;
     std::byte byte{};
     GroupMessage message{1, 3, {&byte, 1}};
@@ -108,8 +108,8 @@ TEST(WatchedGroup, AProcessThatLeavesEarlyIsNamedByThoseWhoWaitForIt) {
   });
 }
 
-TEST(WatchedGroup, WhoEndsTheOthersIsNamedWhileNothingIsSent) {
-  run(2, kQuick, [](WatchedGroup& group) {
+TEST(FailureDetector, WhoEndsTheOthersIsNamedWhileNothingIsSent) {
+  run(2, kQuick, [](FailureDetector& group) {
     if (group.rank() == 1) return group.end_others("the disk is full");
     EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 1, "), HasSubstr("the disk is full")));
   });
@@ -167,7 +167,7 @@ TEST(Processes, ThatWriteAreAbandonedWhenTheyHaveWritten) {
 
 // It never ends unless the group fails.
 struct EndlessWork final : Processes::Work {
-  Progress advance(WatchedGroup& group) override {
+  Progress advance(FailureDetector& group) override {
     group.poll();
     return Progress::kNone;
   }
@@ -269,14 +269,14 @@ class Waiting : public ::testing::Test {
  protected:
   // Makes rank 0 wait for rank 1, which does `doing`, and looks at the group of rank 0.
   void wait(WatchOptions options, const std::string& doing,
-            const std::function<void(WatchedGroup&)>& look) {
+            const std::function<void(FailureDetector&)>& look) {
     std::atomic<bool> over = false;
     options.beat = milliseconds(10);
     options.most_silent = kPatient;
-    run(2, options, [&](WatchedGroup& group) {
-      group.signs().tell([&] { return doing; });
+    run(2, options, [&](FailureDetector& group) {
+      group.heartbeats().tell([&] { return doing; });
       if (group.rank() == 1) return look_until(group, over);
-      group.signs().count_launch();
+      group.heartbeats().count_launch();
       look(group);
       over = true;
     });
@@ -331,8 +331,8 @@ TEST_F(Waiting, EndsAfterTheLimit) {
 }
 
 // All processes of a stalled run know of the stall.
-TEST(WatchedGroup, AStallInOneProcessIsOneInAll) {
-  run(2, kQuick, [](WatchedGroup& group) {
+TEST(FailureDetector, AStallInOneProcessIsOneInAll) {
+  run(2, kQuick, [](FailureDetector& group) {
     if (group.rank() == 1)
       return group.end_others(
           ErrorFields{.kind = ErrorKind::kStalled, .why = "node 'Sum' has waited"});
@@ -355,5 +355,5 @@ TEST_F(Waiting, NeverEndsForAProcessBetweenTwoSteps) {
   });
 }
 
-}  // namespace watched_group_test
+}  // namespace failure_detector_test
 }  // namespace belfry

@@ -11,9 +11,9 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/group/group.h"
+#include "belfry/framework/group/heartbeats.h"
 #include "belfry/framework/group/part_server.h"
 #include "belfry/framework/group/peer_error.h"
-#include "belfry/framework/group/signs_of_life.h"
 
 namespace belfry {
 
@@ -40,20 +40,20 @@ struct WatchOptions {
 // lost if its heartbeats stop, unless the system shows it as stopped. It is also lost if it has
 // left while messages to or from it are under way, except for parts: it serves these until all have
 // left. All later calls throw the first error again. By then the group has forgotten all messages.
-class WatchedGroup final : public ProcessGroup {
+class FailureDetector final : public ProcessGroup {
  public:
   // `find` answers other processes (part_server.h); null: nobody asks.
-  explicit WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options = {},
-                        PartServer::Find find = nullptr);
+  explicit FailureDetector(std::unique_ptr<ProcessGroup> group, WatchOptions options = {},
+                           PartServer::Find find = nullptr);
   // If nothing has failed, it waits until all others leave, too.
-  ~WatchedGroup() override;
-  WatchedGroup(const WatchedGroup&) = delete;
-  WatchedGroup& operator=(const WatchedGroup&) = delete;
+  ~FailureDetector() override;
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::string& host(int rank) const override { return group_->host(rank); }
-  std::string carrier() const override { return group_->carrier(); }
+  std::string transport() const override { return group_->transport(); }
   void send(GroupMessage& message) override;
   void receive(GroupMessage& message) override;
   void sum(GroupMessage& message, DType dtype) override;
@@ -76,7 +76,7 @@ class WatchedGroup final : public ProcessGroup {
   // Whether others ask this process for parts, and wait for beat() to answer.
   bool asked_lately() const { return parts_.asked_lately(); }
   // The heartbeats that this process sends, and those that it received.
-  SignsOfLife& signs() { return signs_; }
+  Heartbeats& heartbeats() { return heartbeats_; }
   // Call it while messages of `what` have waited since `began`. It warns once, or throws
   // StallError, after the times of WatchOptions. It names the processes that have begun fewer
   // messages of steps.
@@ -124,7 +124,7 @@ class WatchedGroup final : public ProcessGroup {
 
   std::unique_ptr<ProcessGroup> group_;
   const WatchOptions options_;
-  SignsOfLife signs_;
+  Heartbeats heartbeats_;
   PartServer parts_;
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;

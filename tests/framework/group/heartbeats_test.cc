@@ -1,4 +1,4 @@
-#include "belfry/framework/group/signs_of_life.h"
+#include "belfry/framework/group/heartbeats.h"
 
 #include <csignal>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "belfry/framework/group/tags.h"
 
 namespace belfry {
-namespace signs_of_life_test {
+namespace heartbeats_test {
 
 // Rank 0 of two. It keeps what it sends, and a test answers for rank 1.
 class OneOfTwo final : public ProcessGroup {
@@ -19,7 +19,7 @@ class OneOfTwo final : public ProcessGroup {
   int rank() const override { return 0; }
   int size() const override { return 2; }
   const std::string& host(int) const override { return host_; }
-  std::string carrier() const override { return "test"; }
+  std::string transport() const override { return "test"; }
   void send(GroupMessage& message) override {
     sent_.assign(message.bytes.begin(), message.bytes.end());
     message.done = true;
@@ -69,62 +69,63 @@ struct Child {
   }
 };
 
-TEST(SignsOfLife, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
+TEST(Heartbeats, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
   const Child child;
   OneOfTwo group;
-  SignsOfLife signs(group, std::chrono::milliseconds(200));
-  signs.send();
+  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  heartbeats.send();
   group.answer(static_cast<std::uint32_t>(child.pid));
-  signs.hear();
-  EXPECT_EQ(signs.silent_intervals(1), 0);
+  heartbeats.hear();
+  EXPECT_EQ(heartbeats.silent_intervals(1), 0);
   child.stop();
-  for (int i = 0; i < 100; ++i) signs.count_interval();
-  EXPECT_TRUE(signs.is_stopped(1));
+  for (int i = 0; i < 100; ++i) heartbeats.count_interval();
+  EXPECT_TRUE(heartbeats.is_stopped(1));
   EXPECT_EQ(
-      signs.describe(1),
+      heartbeats.describe(1),
       "rank 1, here: is stopped (SIGCONT lets it go on), and said last that it is between two "
       "steps");
-  EXPECT_EQ(signs.silent_intervals(1), 1);
+  EXPECT_EQ(heartbeats.silent_intervals(1), 1);
   child.go_on();
-  EXPECT_FALSE(signs.is_stopped(1));
-  for (int i = 0; i < 9; ++i) signs.count_interval();
-  EXPECT_EQ(signs.silent_intervals(1), 10);
-  EXPECT_EQ(signs.describe(1), "rank 1, here: no sign of life for 2 s");
+  EXPECT_FALSE(heartbeats.is_stopped(1));
+  for (int i = 0; i < 9; ++i) heartbeats.count_interval();
+  EXPECT_EQ(heartbeats.silent_intervals(1), 10);
+  EXPECT_EQ(heartbeats.describe(1), "rank 1, here: no heartbeat for 2 s");
 }
 
 // Both have the name "here". The process of rank 1 may be any, so its silence counts.
-TEST(SignsOfLife, AnotherMachineOfTheSameNameHasOtherProcesses) {
+TEST(Heartbeats, AnotherMachineOfTheSameNameHasOtherProcesses) {
   const Child child;
   child.stop();
   OneOfTwo group;
-  SignsOfLife signs(group, std::chrono::milliseconds(200));
-  signs.send();
+  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  heartbeats.send();
   for (const bool apart : {false, true}) {
     group.answer(static_cast<std::uint32_t>(child.pid), apart);
-    signs.hear();
-    EXPECT_EQ(signs.is_stopped(1), !apart);
+    heartbeats.hear();
+    EXPECT_EQ(heartbeats.is_stopped(1), !apart);
   }
-  for (int i = 0; i < 10; ++i) signs.count_interval();
-  EXPECT_EQ(signs.silent_intervals(1), 10);
+  for (int i = 0; i < 10; ++i) heartbeats.count_interval();
+  EXPECT_EQ(heartbeats.silent_intervals(1), 10);
 }
 
-TEST(SignsOfLife, SayWhatAProcessDoesAndSinceWhen) {
+TEST(Heartbeats, SayWhatAProcessDoesAndSinceWhen) {
   const Child child;
   OneOfTwo group;
-  SignsOfLife signs(group, std::chrono::milliseconds(200));
-  signs.tell([] { return "computes 'fc0'"; });
+  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  heartbeats.tell([] { return "computes 'fc0'"; });
   const auto speak = [&] {
-    signs.send();
+    heartbeats.send();
     group.answer(static_cast<std::uint32_t>(child.pid));
-    signs.hear();
+    heartbeats.hear();
   };
   speak();
   speak();
-  EXPECT_THAT(signs.describe(1),
+  EXPECT_THAT(heartbeats.describe(1),
               testing::MatchesRegex("rank 1, here: computes 'fc0' for [0-9.]+ s"));
   child.stop();
-  EXPECT_THAT(signs.describe(1), testing::HasSubstr("and said last that it computes 'fc0' for "));
+  EXPECT_THAT(heartbeats.describe(1),
+              testing::HasSubstr("and said last that it computes 'fc0' for "));
 }
 
-}  // namespace signs_of_life_test
+}  // namespace heartbeats_test
 }  // namespace belfry

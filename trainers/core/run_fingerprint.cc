@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/run_fingerprint.h"
 
 #include <algorithm>
 #include <iterator>
@@ -174,16 +174,16 @@ std::string name_and_checksum(const std::string& path) {
   return cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path));
 }
 
-void add_data(const Dataset& data, JsonValue& identity) {
+void add_data(const Dataset& data, JsonValue& fingerprint) {
   JsonValue fields = JsonValue::array(), files = JsonValue::array();
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
   for (const std::string& path : data.files()) files.push(name_and_checksum(path));
-  identity.set("fields", std::move(fields)).set("samples", data.size());
+  fingerprint.set("fields", std::move(fields)).set("samples", data.size());
   if (data.files().empty())
-    identity.set("checksum", checksum_of_samples(data));
+    fingerprint.set("checksum", checksum_of_samples(data));
   else
-    identity.set("files", std::move(files));
+    fingerprint.set("files", std::move(files));
 }
 
 constexpr std::string_view kModel = "model";
@@ -192,7 +192,7 @@ constexpr std::string_view kTrained = "trained";  // names of variables
 constexpr std::string_view kAverages = "averages";
 constexpr std::string_view kCountedAverages = " counted";  // of averages
 
-// The parts of an identity that are no options, and their names for people.
+// The parts of a fingerprint that are no options, and their names for people.
 constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"global_batch", "the global batch"},
     {kRates, "the learning rate"},
@@ -206,37 +206,37 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
-struct IdentityMember {
+struct FingerprintMember {
   std::string key, words;
-  // What stands for it in an identity that lacks it; none: there it is not compared. Older versions
-  // had fewer options, and left out some that were off.
+  // What stands for it in a fingerprint that lacks it; none: there it is not compared. Older
+  // versions had fewer options, and left out some that were off.
   std::optional<std::string> otherwise;
 };
 
-// The members of an identity, in the order in which they are compared.
-std::vector<IdentityMember> members_of(const JsonValue& identity) {
-  std::vector<IdentityMember> members;
+// The members of a fingerprint, in the order in which they are compared.
+std::vector<FingerprintMember> members_of(const JsonValue& fingerprint) {
+  std::vector<FingerprintMember> members;
   for (const Option<TrainerOptions>& row : trainer_option_rows())
-    if (is_of_identity(row) && row.value)
-      members.push_back({row.identity_key(), row.in_words(), text_of(row.value({}))});
+    if (is_in_fingerprint(row) && row.value)
+      members.push_back({row.fingerprint_key(), row.in_words(), text_of(row.value({}))});
   for (const auto& [key, words] : kParts)
     members.push_back({std::string(key), std::string(words), ""});
   const auto is_listed = [&](const std::string& key) {
-    return std::ranges::find(members, key, &IdentityMember::key) != members.end();
+    return std::ranges::find(members, key, &FingerprintMember::key) != members.end();
   };
-  for (const auto& [key, value] : identity.members())  // a trainer's own options
+  for (const auto& [key, value] : fingerprint.members())  // a trainer's own options
     if (!is_listed(key)) members.push_back({key, cat("the option ", key), std::nullopt});
   return members;
 }
 
 void add_options(const Options<TrainerOptions>& rows, const TrainerOptions& options,
-                 JsonValue& identity) {
+                 JsonValue& fingerprint) {
   for (const Option<TrainerOptions>& row : rows) {
-    if (!is_of_identity(row) || !row.value) continue;
+    if (!is_in_fingerprint(row) || !row.value) continue;
     const JsonValue value = row.value(options);
     const bool is_whole =
         value.kind() == JsonValue::Kind::kInteger || value.kind() == JsonValue::Kind::kUnsigned;
-    identity.set(row.identity_key(), is_whole ? value : JsonValue(text_of(value)));
+    fingerprint.set(row.fingerprint_key(), is_whole ? value : JsonValue(text_of(value)));
   }
 }
 
@@ -278,8 +278,8 @@ void add_model(const TowerRecord& tower, std::vector<AgreedItem>& items) {
 // What a node sends in parts is its input, and what it puts together its output: those are of one
 // shape in all processes. Pieces on their way around a ring need not be, nor moments of shards.
 std::string text_of_message(const PlanGraph& plan, const PlanNode& node) {
-  const bool varies = node.op == &kPassOn || node.op == &kGatherMoments;
-  const TensorType type = node.op == &kScatterPieces ? plan.type(node.inputs[0]) : node.types.at(0);
+  const bool varies = node.op == &kRingSend || node.op == &kGatherMoments;
+  const TensorType type = node.op == &kReduceScatter ? plan.type(node.inputs[0]) : node.types.at(0);
   return cat(node.op->name, varies ? std::string() : cat(" of ", type), ", built at ",
              node.node->origin().site);
 }
@@ -315,7 +315,7 @@ JsonValue trained_variables(const Graph& graph) {
   return names;
 }
 
-std::string identity_value_text(std::string_view key, const std::string& value) {
+std::string fingerprint_value_text(std::string_view key, const std::string& value) {
   if (value.empty()) return "none";
   if (key != kAverages || !value.ends_with(kCountedAverages)) return shown(value);
   return cat(shown(value.substr(0, value.size() - kCountedAverages.size())),
@@ -324,9 +324,9 @@ std::string identity_value_text(std::string_view key, const std::string& value) 
 
 // Names one variable that only one of the two runs trained; "" for none.
 std::string other_training(const JsonValue& before, const JsonValue& now) {
-  const auto names_in = [](const JsonValue& identity) {
+  const auto names_in = [](const JsonValue& fingerprint) {
     std::set<std::string> names;
-    for (const JsonValue& name : identity.at(kTrained).items()) names.insert(name.text());
+    for (const JsonValue& name : fingerprint.at(kTrained).items()) names.insert(name.text());
     return names;
   };
   const std::set<std::string> then = names_in(before), current = names_in(now);
@@ -338,21 +338,21 @@ std::string other_training(const JsonValue& before, const JsonValue& now) {
              " (VariableOptions::trainable, which a VariableGetter may have set)");
 }
 
-std::string text_of_member(const JsonValue& identity, const IdentityMember& member) {
-  return identity.find(member.key) ? member_text(identity, member.key)
-                                   : member.otherwise.value_or("");
+std::string text_of_member(const JsonValue& fingerprint, const FingerprintMember& member) {
+  return fingerprint.find(member.key) ? member_text(fingerprint, member.key)
+                                      : member.otherwise.value_or("");
 }
 
 // Older runs do not say what they trained. Those of another model have other variables.
-std::string difference_in(const IdentityMember& member, const JsonValue& before,
+std::string difference_in(const FingerprintMember& member, const JsonValue& before,
                           const JsonValue& now) {
   const std::string& key = member.key;
   if (!member.otherwise && !before.find(key)) return "";
   const std::string then = text_of_member(before, member), current = text_of_member(now, member);
   if (then == current || (key == kRates && same_rates(then, current))) return "";
   if (key != kTrained)
-    return cat(member.words, " was ", identity_value_text(key, then), " and is now ",
-               identity_value_text(key, current));
+    return cat(member.words, " was ", fingerprint_value_text(key, then), " and is now ",
+               fingerprint_value_text(key, current));
   const bool comparable = !then.empty() && member_text(before, kModel) == member_text(now, kModel);
   return comparable ? other_training(before, now) : "";
 }
@@ -364,11 +364,11 @@ std::string member_text(const JsonValue& json, std::string_view key) {
   return !value ? "" : value->kind() == JsonValue::Kind::kString ? value->text() : value->str();
 }
 
-JsonValue run_identity(const BuiltTraining& built, const TrainingProgress& progress) {
+JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& progress) {
   const TrainerOptions& options = built.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
-  JsonValue identity = JsonValue::object();
-  identity.set(kModel, hash_of_model(built.nodes().towers[0]))
+  JsonValue fingerprint = JsonValue::object();
+  fingerprint.set(kModel, hash_of_model(built.nodes().towers[0]))
       .set(kTrained, trained_variables(built.graph()))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(built.graph())))
       .set(kRates, progress.learning_rate())
@@ -376,17 +376,17 @@ JsonValue run_identity(const BuiltTraining& built, const TrainingProgress& progr
       .set(kAverages, averages
                           ? cat(averages->decay, averages->counts_updates ? kCountedAverages : "")
                           : "none");
-  add_options(trainer_option_rows(), options, identity);
-  add_options(own_option_rows(built.kind()), options, identity);
+  add_options(trainer_option_rows(), options, fingerprint);
+  add_options(own_option_rows(built.kind()), options, fingerprint);
   // Absent where there is none.
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
-    identity.set("weight_decay", cat(decay));
-  add_data(built.train_data(), identity);
-  return identity;
+    fingerprint.set("weight_decay", cat(decay));
+  add_data(built.train_data(), fingerprint);
+  return fingerprint;
 }
 
 std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgress& progress,
-                                     const JsonValue& identity) {
+                                     const JsonValue& fingerprint) {
   const TrainerOptions& options = built.options();
   std::vector<AgreedItem> items{
       agreed_version(),
@@ -396,9 +396,9 @@ std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgres
       {"the number of shards", std::to_string(options.shards)},
       {"the step to begin with", std::to_string(progress.steps() + 1)},
       {"the last step", std::to_string(progress.total_steps())}};
-  for (const IdentityMember& member : members_of(identity))
+  for (const FingerprintMember& member : members_of(fingerprint))
     if (member.key != kModel && member.key != kTrained)  // below they are more precise
-      items.push_back({member.words, member_text(identity, member.key)});
+      items.push_back({member.words, member_text(fingerprint, member.key)});
   add_test_data(built.test_data(), items);
   add_variables(built, items);
   add_model(built.nodes().towers[0], items);
@@ -442,8 +442,8 @@ std::string stamp_of_files(const Dataset& data) {
   return stamp;
 }
 
-std::string changed_file(const Dataset& data, const JsonValue& identity) {
-  const JsonValue* const before = identity.find("files");
+std::string changed_file(const Dataset& data, const JsonValue& fingerprint) {
+  const JsonValue* const before = fingerprint.find("files");
   if (!before) return "";
   std::size_t i = 0;
   const std::vector<std::string> paths = data.files();
@@ -460,13 +460,13 @@ std::string changed_file(const Dataset& data, const JsonValue& identity) {
 }
 
 std::string first_difference(const JsonValue& before, const JsonValue& now) {
-  for (const IdentityMember& member : members_of(now))
+  for (const FingerprintMember& member : members_of(now))
     if (std::string text = difference_in(member, before, now); !text.empty()) return text;
   return "";
 }
 
 std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now) {
-  for (const IdentityMember& member : members_of(now))
+  for (const FingerprintMember& member : members_of(now))
     if (member.key == kAverages || member.key == kTrained)
       if (std::string text = difference_in(member, before, now); !text.empty()) return text;
   return "";

@@ -15,12 +15,12 @@ namespace belfry {
 
 // Sends heartbeats of this process to all others, and keeps the last one of each of them. Bytes of
 // any message count as a heartbeat, too. Uses its own tags. The group must outlive it.
-class SignsOfLife {
+class Heartbeats {
  public:
   // The caller calls send() once per `interval`.
-  SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval);
-  SignsOfLife(const SignsOfLife&) = delete;
-  SignsOfLife& operator=(const SignsOfLife&) = delete;
+  Heartbeats(ProcessGroup& group, std::chrono::milliseconds interval);
+  Heartbeats(const Heartbeats&) = delete;
+  Heartbeats& operator=(const Heartbeats&) = delete;
 
   // `doing` says what this process does in a step; empty between two steps. Called per heartbeat.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }

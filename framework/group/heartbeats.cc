@@ -1,4 +1,4 @@
-#include "belfry/framework/group/signs_of_life.h"
+#include "belfry/framework/group/heartbeats.h"
 
 #include <algorithm>
 #include <cstring>
@@ -54,7 +54,7 @@ char state_of(std::uint32_t pid) {
 
 }  // namespace
 
-SignsOfLife::SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval)
+Heartbeats::Heartbeats(ProcessGroup& group, std::chrono::milliseconds interval)
     : group_(group),
       interval_(interval),
       machine_(machine_of_numbers()),
@@ -71,7 +71,7 @@ SignsOfLife::SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval
   }
 }
 
-void SignsOfLife::hear() {
+void Heartbeats::hear() {
   for (Peer& peer : peers_) {
     if (is_own(peer)) continue;
     if (peer.leaving.done && peer.left == 0) peer.left = 1;
@@ -88,7 +88,7 @@ void SignsOfLife::hear() {
   }
 }
 
-void SignsOfLife::send(bool last) {
+void Heartbeats::send(bool last) {
   Sign sign{.pid = static_cast<std::uint32_t>(::getpid()),
             .is_last = last,
             .launches = launches_,
@@ -105,34 +105,34 @@ void SignsOfLife::send(bool last) {
   }
 }
 
-void SignsOfLife::leave() {
+void Heartbeats::leave() {
   for (Peer& peer : peers_)
     if (!is_own(peer)) group_.send(peer.told);
 }
 
-bool SignsOfLife::all_sent() const {
+bool Heartbeats::all_sent() const {
   return std::ranges::all_of(peers_,
                              [](const Peer& peer) { return peer.sent.done && peer.told.done; });
 }
 
-bool SignsOfLife::all_left() const {
+bool Heartbeats::all_left() const {
   return std::ranges::all_of(peers_,
                              [&](const Peer& peer) { return is_own(peer) || peer.left > 0; });
 }
 
-bool SignsOfLife::all_silent() const {
+bool Heartbeats::all_silent() const {
   return std::ranges::all_of(
       peers_, [&](const Peer& peer) { return is_own(peer) || is_silent(peer.rank); });
 }
 
-void SignsOfLife::count_interval() {
+void Heartbeats::count_interval() {
   for (Peer& peer : peers_) {
     if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
     if (peer.left > 0) ++peer.left;
   }
 }
 
-bool SignsOfLife::is_stopped(int rank) const {
+bool Heartbeats::is_stopped(int rank) const {
   const Sign& last = peer(rank).last;
   const bool is_seen = last.machine != 0 && last.machine == machine_ &&
                        group_.host(rank) == group_.host(group_.rank());
@@ -141,7 +141,7 @@ bool SignsOfLife::is_stopped(int rank) const {
   return state == 'T' || state == 't';
 }
 
-std::string SignsOfLife::describe(int rank) const {
+std::string Heartbeats::describe(int rank) const {
   const Peer& peer = this->peer(rank);
   const std::string doing = peer.last.doing[0]
                                 ? cat(shown(peer.last.doing, sizeof(peer.last.doing)), " for ",
@@ -150,25 +150,25 @@ std::string SignsOfLife::describe(int rank) const {
   return cat(describe_rank(group_, rank), ": ",
              is_stopped(rank)
                  ? cat("is stopped (SIGCONT lets it go on), and said last that it ", doing)
-             : peer.silent > 5 ? cat("no sign of life for ", seconds_text(peer.silent * interval_))
+             : peer.silent > 5 ? cat("no heartbeat for ", seconds_text(peer.silent * interval_))
                                : doing);
 }
 
-std::string SignsOfLife::own_doing() const {
+std::string Heartbeats::own_doing() const {
   if (std::string doing = doing_ ? doing_() : ""; !doing.empty()) return doing;
   return wait_.count() > 0 ? cat("waits for ", awaited_, " between two steps") : "";
 }
 
-bool SignsOfLife::any_computes_late() const {
+bool Heartbeats::any_computes_late() const {
   return std::ranges::any_of(
       peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.in_step != 0; });
 }
 
-bool SignsOfLife::any_late() const {
+bool Heartbeats::any_late() const {
   return std::ranges::any_of(peers_, [&](const Peer& peer) { return is_late(peer); });
 }
 
-std::string SignsOfLife::late_processes() const {
+std::string Heartbeats::late_processes() const {
   std::string all;
   for (const Peer& peer : peers_) {
     if (is_late(peer)) all += cat(all.empty() ? "" : "; ", describe(peer.rank));
@@ -176,7 +176,7 @@ std::string SignsOfLife::late_processes() const {
   return all.empty() ? "no process; the message itself is slow" : all;
 }
 
-std::chrono::milliseconds SignsOfLife::least_wait() const {
+std::chrono::milliseconds Heartbeats::least_wait() const {
   constexpr auto kNone = std::numeric_limits<std::uint32_t>::max();
   std::uint32_t least = kNone;
   for (const Peer& peer : peers_)
@@ -184,7 +184,7 @@ std::chrono::milliseconds SignsOfLife::least_wait() const {
   return std::chrono::milliseconds(least == kNone ? 0 : least);
 }
 
-std::string SignsOfLife::all_processes() const {
+std::string Heartbeats::all_processes() const {
   const std::string doing = own_doing();
   std::string all = cat(describe_rank(group_, group_.rank()), ": ",
                         in_step() ? cat(doing, " and waits for ", awaited_) : doing);
@@ -193,7 +193,7 @@ std::string SignsOfLife::all_processes() const {
   return all;
 }
 
-bool SignsOfLife::is_late(const Peer& peer) const {
+bool Heartbeats::is_late(const Peer& peer) const {
   return !is_own(peer) && peer.left == 0 && peer.last.launches < launches_;
 }
 
