@@ -66,7 +66,11 @@ std::vector<std::string> errors(int size, const std::function<Callbacks(int)>& o
   return all;
 }
 
-std::string run_path() { return testing::TempDir() + "equal_processes.run"; }
+// A folder of each test's own, as tests may run at the same time.
+std::string run_path() {
+  return cat(testing::TempDir(), "equal_processes.",
+             testing::UnitTest::GetInstance()->current_test_info()->name());
+}
 
 struct SavedRun {
   RunDirectory directory{run_path()};
