@@ -102,9 +102,9 @@ class GpuStream {
   // Until end_capture(), work enqueued here is recorded and not run. So is work in other streams of
   // the same GPU, once they wait for an event that was recorded in between. At end_capture() this
   // stream must have waited for all of it. Only copies, records, waits, kernels and all-reduces of
-  // one rank may be enqueued. Nothing waits for an earlier event, and nobody queries these streams.
-  // The calling thread neither allocates nor waits. Errors name the first and the last node of the
-  // segment.
+  // one rank may be enqueued. During a capture, do not wait for events recorded before it, and do
+  // not query these streams. The calling thread neither allocates nor waits. Errors name the first
+  // and the last node of the segment.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;
   // Ends the capture after a failure, and discards it.

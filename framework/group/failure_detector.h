@@ -76,7 +76,7 @@ class FailureDetector final : public ProcessGroup {
   // Whether others ask this process for parts, and wait for beat() to answer.
   bool asked_lately() const { return parts_.asked_lately(); }
   // The heartbeats that this process sends, and those that it received.
-  Heartbeats& heartbeats() { return heartbeats_; }
+  PeerHeartbeats& heartbeats() { return heartbeats_; }
   // Call it while messages of `what` have waited since `began`. It warns once, or throws
   // StallError, after the times of WatchOptions. It names the processes that have begun fewer
   // messages of steps.
@@ -124,7 +124,7 @@ class FailureDetector final : public ProcessGroup {
 
   std::unique_ptr<ProcessGroup> group_;
   const WatchOptions options_;
-  Heartbeats heartbeats_;
+  PeerHeartbeats heartbeats_;
   PartServer parts_;
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;

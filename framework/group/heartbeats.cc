@@ -54,7 +54,7 @@ char state_of(std::uint32_t pid) {
 
 }  // namespace
 
-Heartbeats::Heartbeats(ProcessGroup& group, std::chrono::milliseconds interval)
+PeerHeartbeats::PeerHeartbeats(ProcessGroup& group, std::chrono::milliseconds interval)
     : group_(group),
       interval_(interval),
       machine_(machine_of_numbers()),
@@ -71,7 +71,7 @@ Heartbeats::Heartbeats(ProcessGroup& group, std::chrono::milliseconds interval)
   }
 }
 
-void Heartbeats::hear() {
+void PeerHeartbeats::hear() {
   for (Peer& peer : peers_) {
     if (is_own(peer)) continue;
     if (peer.leaving.done && peer.left == 0) peer.left = 1;
@@ -88,52 +88,52 @@ void Heartbeats::hear() {
   }
 }
 
-void Heartbeats::send(bool last) {
-  Sign sign{.pid = static_cast<std::uint32_t>(::getpid()),
-            .is_last = last,
-            .launches = launches_,
-            .machine = machine_,
-            .wait = static_cast<std::uint32_t>(
-                std::min<std::int64_t>(wait_.count(), std::numeric_limits<std::uint32_t>::max())),
-            .in_step = in_step()};
+void PeerHeartbeats::send(bool last) {
+  Heartbeat heartbeat{.pid = static_cast<std::uint32_t>(::getpid()),
+                      .is_last = last,
+                      .launches = launches_,
+                      .machine = machine_,
+                      .wait = static_cast<std::uint32_t>(std::min<std::int64_t>(
+                          wait_.count(), std::numeric_limits<std::uint32_t>::max())),
+                      .in_step = in_step()};
   const std::string doing = own_doing();
-  std::memcpy(sign.doing, doing.data(), std::min(doing.size(), sizeof(sign.doing) - 1));
+  std::memcpy(heartbeat.doing, doing.data(), std::min(doing.size(), sizeof(heartbeat.doing) - 1));
   for (Peer& peer : peers_) {
     if (is_own(peer) || !peer.sent.done) continue;
-    peer.out = sign;
+    peer.out = heartbeat;
     group_.send(peer.sent);
   }
 }
 
-void Heartbeats::leave() {
+void PeerHeartbeats::leave() {
   for (Peer& peer : peers_)
     if (!is_own(peer)) group_.send(peer.told);
 }
 
-bool Heartbeats::all_sent() const {
+bool PeerHeartbeats::all_sent() const {
   return std::ranges::all_of(peers_,
                              [](const Peer& peer) { return peer.sent.done && peer.told.done; });
 }
 
-bool Heartbeats::all_left() const {
+bool PeerHeartbeats::all_left() const {
   return std::ranges::all_of(peers_,
                              [&](const Peer& peer) { return is_own(peer) || peer.left > 0; });
 }
 
-bool Heartbeats::all_silent() const {
+bool PeerHeartbeats::all_silent() const {
   return std::ranges::all_of(
       peers_, [&](const Peer& peer) { return is_own(peer) || is_silent(peer.rank); });
 }
 
-void Heartbeats::count_interval() {
+void PeerHeartbeats::count_interval() {
   for (Peer& peer : peers_) {
     if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
     if (peer.left > 0) ++peer.left;
   }
 }
 
-bool Heartbeats::is_stopped(int rank) const {
-  const Sign& last = peer(rank).last;
+bool PeerHeartbeats::is_stopped(int rank) const {
+  const Heartbeat& last = peer(rank).last;
   const bool is_seen = last.machine != 0 && last.machine == machine_ &&
                        group_.host(rank) == group_.host(group_.rank());
   if (last.pid == 0 || !is_seen) return false;
@@ -141,7 +141,7 @@ bool Heartbeats::is_stopped(int rank) const {
   return state == 'T' || state == 't';
 }
 
-std::string Heartbeats::describe(int rank) const {
+std::string PeerHeartbeats::describe(int rank) const {
   const Peer& peer = this->peer(rank);
   const std::string doing = peer.last.doing[0]
                                 ? cat(shown(peer.last.doing, sizeof(peer.last.doing)), " for ",
@@ -154,21 +154,21 @@ std::string Heartbeats::describe(int rank) const {
                                : doing);
 }
 
-std::string Heartbeats::own_doing() const {
+std::string PeerHeartbeats::own_doing() const {
   if (std::string doing = doing_ ? doing_() : ""; !doing.empty()) return doing;
   return wait_.count() > 0 ? cat("waits for ", awaited_, " between two steps") : "";
 }
 
-bool Heartbeats::any_computes_late() const {
+bool PeerHeartbeats::any_computes_late() const {
   return std::ranges::any_of(
       peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.in_step != 0; });
 }
 
-bool Heartbeats::any_late() const {
+bool PeerHeartbeats::any_late() const {
   return std::ranges::any_of(peers_, [&](const Peer& peer) { return is_late(peer); });
 }
 
-std::string Heartbeats::late_processes() const {
+std::string PeerHeartbeats::late_processes() const {
   std::string all;
   for (const Peer& peer : peers_) {
     if (is_late(peer)) all += cat(all.empty() ? "" : "; ", describe(peer.rank));
@@ -176,7 +176,7 @@ std::string Heartbeats::late_processes() const {
   return all.empty() ? "no process; the message itself is slow" : all;
 }
 
-std::chrono::milliseconds Heartbeats::least_wait() const {
+std::chrono::milliseconds PeerHeartbeats::least_wait() const {
   constexpr auto kNone = std::numeric_limits<std::uint32_t>::max();
   std::uint32_t least = kNone;
   for (const Peer& peer : peers_)
@@ -184,7 +184,7 @@ std::chrono::milliseconds Heartbeats::least_wait() const {
   return std::chrono::milliseconds(least == kNone ? 0 : least);
 }
 
-std::string Heartbeats::all_processes() const {
+std::string PeerHeartbeats::all_processes() const {
   const std::string doing = own_doing();
   std::string all = cat(describe_rank(group_, group_.rank()), ": ",
                         in_step() ? cat(doing, " and waits for ", awaited_) : doing);
@@ -193,7 +193,7 @@ std::string Heartbeats::all_processes() const {
   return all;
 }
 
-bool Heartbeats::is_late(const Peer& peer) const {
+bool PeerHeartbeats::is_late(const Peer& peer) const {
   return !is_own(peer) && peer.left == 0 && peer.last.launches < launches_;
 }
 

@@ -15,12 +15,12 @@ namespace belfry {
 
 // Sends heartbeats of this process to all others, and keeps the last one of each of them. Bytes of
 // any message count as a heartbeat, too. Uses its own tags. The group must outlive it.
-class Heartbeats {
+class PeerHeartbeats {
  public:
   // The caller calls send() once per `interval`.
-  Heartbeats(ProcessGroup& group, std::chrono::milliseconds interval);
-  Heartbeats(const Heartbeats&) = delete;
-  Heartbeats& operator=(const Heartbeats&) = delete;
+  PeerHeartbeats(ProcessGroup& group, std::chrono::milliseconds interval);
+  PeerHeartbeats(const PeerHeartbeats&) = delete;
+  PeerHeartbeats& operator=(const PeerHeartbeats&) = delete;
 
   // `doing` says what this process does in a step; empty between two steps. Called per heartbeat.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
@@ -74,7 +74,7 @@ class Heartbeats {
   std::string all_processes() const;
 
  private:
-  struct Sign {
+  struct Heartbeat {
     std::uint32_t pid = 0;
     std::uint32_t is_last = 0;  // not 0: no heartbeat follows
     std::int64_t launches = 0;
@@ -85,7 +85,7 @@ class Heartbeats {
   };
   struct Peer {
     int rank = 0;
-    Sign in, out, last;  // being received; being sent; the last one received
+    Heartbeat in, out, last;  // being received; being sent; the last one received
     GroupMessage received, sent;
     std::byte leaves_in{}, leaves_out{};
     GroupMessage leaving, told;                   // leave() of the other, and of this process

@@ -38,7 +38,7 @@ struct PlannedStep {
 
   // The ranks of other processes on this host, or on other hosts.
   std::vector<int> others(bool on_this_host) const;
-  // With all of them.
+  // The sum of `messages` over these ranks.
   Messages messages_with(const std::vector<int>& ranks) const;
 };
 

@@ -39,7 +39,7 @@ struct MemoryLimit {
   std::string advice = "use a smaller batch or fewer devices";
 };
 
-// Prints memory_line() when all steps of the run are planned. It must come behind Evaluation.
+// Prints memory_line() when all steps of the run are planned. It must be called after Evaluation.
 class TellMemory final : public Callback {
  public:
   // `saves`: checkpoints are written while training goes on, from a copy of the variables.

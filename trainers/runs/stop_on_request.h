@@ -16,7 +16,8 @@ std::string name_of_signal(int signal);
 // From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1, as StopSignals does.
 // The running step is completed, then the training ends as TrainingLoop::interrupt() says. SIGUSR2
-// saves and goes on. A signal that comes behind a step ends the training before the next one.
+// saves and goes on. A signal that arrives between two steps ends the training before the next
+// step.
 class StopOnRequest final : public Callback {
  public:
   // `max_seconds` counts from the start of the process, 0 for no limit. Without `saver`, SIGUSR2
@@ -27,7 +28,7 @@ class StopOnRequest final : public Callback {
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
-  // Ends the training of a lone process if a signal came; several processes end behind a step. For
+  // Ends the training of a lone process if a signal came; several processes end after a step. For
   // work between two steps that is worth leaving.
   void look(Trainer& trainer);
 

@@ -84,8 +84,8 @@ void read_integer(const WrittenFlag& flag, std::type_identity_t<T> least,
   value = static_cast<T>(number);
 }
 
-// Sets `value` to a finite number that is `allowed`. `wanted` describes these in errors: "a number
-// above 0".
+// Sets `value` to a finite number that is `allowed`. In errors `wanted` names the allowed values:
+// "a number above 0".
 void read_number(const WrittenFlag& flag, std::string_view wanted, bool (*allowed)(double),
                  double& value);
 

@@ -9,6 +9,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/strategies/library_strategies.h"
 #include "belfry/tests/allreduce/tables.h"

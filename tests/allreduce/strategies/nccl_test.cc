@@ -4,6 +4,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/stand_in_communicators.h"
 

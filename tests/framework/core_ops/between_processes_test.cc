@@ -209,6 +209,26 @@ TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
   }
 }
 
+// Pieces of 3, 2 and 2 elements go around once, each multiplied by every process on its way.
+TEST(RingSend, BringsThePieceOfTheProcessBefore) {
+  test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
+    const ProcessPlace place = processes->place();
+    const auto rank_at = [&](int hop) { return (place.rank + place.size - hop) % place.size; };
+    const Cuts cuts = even_cuts(7, place.size);
+    Graph graph(1, place);
+    const auto own = static_cast<std::size_t>(piece_of(cuts, place.rank).size());
+    Output piece = constant(graph, floats(std::vector<float>(own, 1)));
+    for (int hop = 1; hop <= place.size; ++hop) {
+      piece = ring_send(piece * (place.rank + 2.0), place, cuts, rank_at(hop));
+      EXPECT_EQ(piece.shape(), Shape({piece_of(cuts, rank_at(hop)).size()}));
+    }
+    EXPECT_EQ(nodes_of(graph, kRingSend), 3);
+    Session session(graph, {.threads = 1, .processes = processes});
+    EXPECT_THAT(session.run({piece})[0].data<float>(),
+                testing::ElementsAreArray(std::vector<float>(own, 2 * 3 * 4)));
+  });
+}
+
 // Programs call it under a launcher of MPI (tests/examples/processes_test.cc).
 TEST(MpiAllReduce, IsRefusedWhereTheGroupAddsNothing) {
   EXPECT_THAT(message_of<CommError>([] {

@@ -72,7 +72,7 @@ struct Child {
 TEST(Heartbeats, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
   const Child child;
   OneOfTwo group;
-  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  PeerHeartbeats heartbeats(group, std::chrono::milliseconds(200));
   heartbeats.send();
   group.answer(static_cast<std::uint32_t>(child.pid));
   heartbeats.hear();
@@ -97,7 +97,7 @@ TEST(Heartbeats, AnotherMachineOfTheSameNameHasOtherProcesses) {
   const Child child;
   child.stop();
   OneOfTwo group;
-  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  PeerHeartbeats heartbeats(group, std::chrono::milliseconds(200));
   heartbeats.send();
   for (const bool apart : {false, true}) {
     group.answer(static_cast<std::uint32_t>(child.pid), apart);
@@ -111,7 +111,7 @@ TEST(Heartbeats, AnotherMachineOfTheSameNameHasOtherProcesses) {
 TEST(Heartbeats, SayWhatAProcessDoesAndSinceWhen) {
   const Child child;
   OneOfTwo group;
-  Heartbeats heartbeats(group, std::chrono::milliseconds(200));
+  PeerHeartbeats heartbeats(group, std::chrono::milliseconds(200));
   heartbeats.tell([] { return "computes 'fc0'"; });
   const auto speak = [&] {
     heartbeats.send();
