@@ -37,7 +37,8 @@ class WorkerCores {
  private:
   struct alignas(64) Seat {
     std::atomic<int> core{kNoCore};
-    pthread_t thread{};  // valid while the core is not kNoCore
+    // Valid while the core is not kNoCore. swap() may still read it while the worker enters again.
+    std::atomic<pthread_t> thread{};
     int looked_at = 0;   // the distance to the worker that swap() looked at last
   };
 
