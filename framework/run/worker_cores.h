@@ -39,7 +39,7 @@ class WorkerCores {
     std::atomic<int> core{kNoCore};
     // Valid while the core is not kNoCore. swap() may still read it while the worker enters again.
     std::atomic<pthread_t> thread{};
-    int looked_at = 0;   // the distance to the worker that swap() looked at last
+    int looked_at = 0;  // the distance to the worker that swap() looked at last
   };
 
   Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }
