@@ -61,8 +61,8 @@ PeerHeartbeats::PeerHeartbeats(ProcessGroup& group, std::chrono::milliseconds in
       peers_(static_cast<std::size_t>(group.size())) {
   for (Peer& peer : peers_) {
     peer.rank = static_cast<int>(&peer - peers_.data());
-    peer.received = {peer.rank, kSignTag, bytes_of(peer.in)};
-    peer.sent = {peer.rank, kSignTag, bytes_of(peer.out), true};
+    peer.received = {peer.rank, kHeartbeatTag, bytes_of(peer.in)};
+    peer.sent = {peer.rank, kHeartbeatTag, bytes_of(peer.out), true};
     peer.leaving = {peer.rank, kLeaveTag, bytes_of(peer.leaves_in)};
     peer.told = {peer.rank, kLeaveTag, bytes_of(peer.leaves_out), true};
     if (is_own(peer)) continue;

@@ -9,7 +9,7 @@ enum ReservedTag : int {
   kFirstReservedTag = 32'000,
   kSizesTag = kFirstReservedTag,  // gather() and collect()
   kContentsTag,
-  kSignTag,   // heartbeats
+  kHeartbeatTag,
   kLeaveTag,  // the sender no longer needs the receiver
   kClockTag,  // clock_offsets()
   kAskTag,    // PartServer
@@ -23,6 +23,6 @@ enum ReservedTag : int {
 inline constexpr int kStepTags = kFirstReservedTag;
 
 // Whether messages of this tag overtake longer ones that were posted before.
-constexpr bool overtakes(int tag) { return tag == kSignTag || tag == kEndTag; }
+constexpr bool overtakes(int tag) { return tag == kHeartbeatTag || tag == kEndTag; }
 
 }  // namespace belfry

@@ -47,7 +47,7 @@ bool has_stopped(pthread_t thread) {
 }  // namespace
 
 void WorkerCores::enter(int worker) {
-  seat(worker).thread = pthread_self();
+  seat(worker).thread.store(pthread_self(), std::memory_order_relaxed);  // note() publishes it
   spread(worker);
 }
 
@@ -66,7 +66,7 @@ bool WorkerCores::is_shared(int worker) const {
 void WorkerCores::spread(int worker) {
   note(worker);
   if (!is_shared(worker)) return;
-  std::optional<cpu_set_t> free = usable_by(seat(worker).thread);
+  std::optional<cpu_set_t> free = usable_by(thread_of(worker));
   if (!free) return;
   for (int other = 0; other < workers(); ++other)
     if (const int taken = core(other); taken != kNoCore) CPU_CLR(taken, &*free);
@@ -81,7 +81,7 @@ bool WorkerCores::swap(int worker) {
   const int core_of_other = core(other);
   note(worker);
   const int own_core = core(worker);
-  if (core_of_other == kNoCore || core_of_other == own_core || !has_stopped(seat(other).thread) ||
+  if (core_of_other == kNoCore || core_of_other == own_core || !has_stopped(thread_of(other)) ||
       core(other) != core_of_other)
     return false;
   if (!move(other, own_core)) return false;
@@ -95,7 +95,7 @@ bool WorkerCores::move(int worker, int core) {
   static std::mutex moving;
   const std::unique_lock lock(moving, std::try_to_lock);
   if (!lock) return false;
-  const pthread_t thread = seat(worker).thread;
+  const pthread_t thread = thread_of(worker);
   const std::optional<cpu_set_t> usable = usable_by(thread);
   if (!usable || !CPU_ISSET(core, &*usable)) return false;
   cpu_set_t one;

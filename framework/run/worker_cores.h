@@ -44,6 +44,9 @@ class WorkerCores {
 
   Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }
   const Seat& seat(int worker) const { return seats_[static_cast<std::size_t>(worker)]; }
+  pthread_t thread_of(int worker) const {
+    return seat(worker).thread.load(std::memory_order_relaxed);
+  }
   int workers() const { return static_cast<int>(seats_.size()); }
   bool is_shared(int worker) const;
   // False if the worker's thread may not use the core, or another worker is being moved. The

@@ -26,16 +26,16 @@ class OneOfTwo final : public ProcessGroup {
   }
   void receive(GroupMessage& message) override {
     message.done = false;
-    if (message.tag == kSignTag) awaited_ = &message;
+    if (message.tag == kHeartbeatTag) awaited_ = &message;
   }
   bool poll() override { return false; }
   bool forget_messages() noexcept override { return true; }
   void end_others(const std::string&) noexcept override {}
 
-  // Rank 1, as process `pid`, answers with the sign that rank 0 sent last. `apart`: from another
-  // machine, or from a container that has processes of its own with these numbers.
+  // Rank 1, as process `pid`, answers with the heartbeat that rank 0 sent last. `apart`: from
+  // another machine, or from a container that has processes of its own with these numbers.
   void answer(std::uint32_t pid, bool apart = false) {
-    constexpr std::size_t kMachine = 16;           // where the sign has it
+    constexpr std::size_t kMachine = 16;           // where the heartbeat has it
     std::memcpy(sent_.data(), &pid, sizeof(pid));  // its first member
     std::ranges::copy(sent_, awaited_->bytes.begin());
     if (apart) awaited_->bytes[kMachine] ^= std::byte{1};

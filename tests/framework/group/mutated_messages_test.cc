@@ -38,7 +38,7 @@ Input message(int tag, const std::string& text) {
 std::vector<Input> right_messages() {
   const std::string no(8, '\0'), one = "\1" + std::string(7, '\0');
   std::vector<Input> all{
-      message(kSignTag, std::string(16, '\0') + "computes 'fc0'" + std::string(226, '\0')),
+      message(kHeartbeatTag, std::string(16, '\0') + "computes 'fc0'" + std::string(226, '\0')),
       message(kLeaveTag, "\1"),
       message(kAskTag, one + one + no),
       message(kAskTag, no + no + one),

@@ -180,7 +180,7 @@ TEST(TcpMessages, TextsThatDoNotAddUpAreRefused) {
 TEST(TcpMessages, ASignWithoutAnEndIsShown) {
   Attacked attacked;
   FailureDetector group(std::move(attacked.group), {.most_silent = 0});
-  attacked.stranger.send(kSignTag, std::string(24, '\0') + std::string(232, '\x07'));
+  attacked.stranger.send(kHeartbeatTag, std::string(24, '\0') + std::string(232, '\x07'));
   group.poll();
   EXPECT_THAT(group.heartbeats().describe(1), HasSubstr(": " + std::string(223, '?') + " for "));
   group.end_others("that was all");

@@ -1,7 +1,6 @@
 // Processes that no longer have the same variables are found and named, before anything is saved.
 #include "belfry/trainers/core/equal_processes.h"
 
-#include <filesystem>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -11,6 +10,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_directory.h"
@@ -66,46 +66,42 @@ std::vector<std::string> errors(int size, const std::function<Callbacks(int)>& o
   return all;
 }
 
-// A folder of each test's own, as tests may run at the same time.
-std::string run_path() {
-  return cat(testing::TempDir(), "equal_processes.",
-             testing::UnitTest::GetInstance()->current_test_info()->name());
-}
-
 struct SavedRun {
-  RunDirectory directory{run_path()};
+  explicit SavedRun(const std::string& path) : directory(path) {}
+  RunDirectory directory;
   RunSaver saver{directory, {}};
 };
 
 // Rank 0 alone saves, after each epoch.
-Callbacks saving(int rank, Callbacks callbacks) {
+Callbacks saving(const test::TemporaryFolder& folder, int rank, Callbacks callbacks) {
   if (rank != 0) return callbacks;
-  const auto run = std::make_shared<SavedRun>();
+  const auto run = std::make_shared<SavedRun>(folder.path());
   callbacks.emplace_back(run, &run->saver);
   return callbacks;
 }
 
-std::int64_t saved_step() { return checkpoints_in(local_file_system(), run_path()).back(); }
+std::int64_t saved_step(const test::TemporaryFolder& folder) {
+  return checkpoints_in(local_file_system(), folder.path()).back();
+}
 
 TEST(EqualProcesses, AreComparedBeforeASave) {
   for (const auto& [rank, size] : {std::pair(1, 2), {0, 3}, {2, 3}}) {
-    std::filesystem::remove_all(run_path());
-    const auto all = errors(
-        size, [rank = rank](int own) { return saving(own, {std::make_shared<Flip>(rank, 7)}); });
+    const test::TemporaryFolder folder;
+    const auto all = errors(size, [&, rank = rank](int own) {
+      return saving(folder, own, {std::make_shared<Flip>(rank, 7)});
+    });
     const int reference = rank == 0 ? 1 : 0;
     EXPECT_THAT(all, Each(AllOf(HasSubstr(cat("after step 10 rank ", rank, " on ")),
                                 HasSubstr(cat(" has other bits than rank ", reference, " on ")),
                                 HasSubstr(" in 'fc0/W'; "))));
-    EXPECT_EQ(saved_step(), 5) << rank << " of " << size;
+    EXPECT_EQ(saved_step(folder), 5) << rank << " of " << size;
   }
-  std::filesystem::remove_all(run_path());
 }
 
 TEST(EqualProcesses, SaveAsBeforeWhereTheyAgree) {
-  std::filesystem::remove_all(run_path());
-  EXPECT_THAT(errors(2, [](int own) { return saving(own, {}); }), Each(""));
-  EXPECT_EQ(saved_step(), 10);
-  std::filesystem::remove_all(run_path());
+  const test::TemporaryFolder folder;
+  EXPECT_THAT(errors(2, [&](int own) { return saving(folder, own, {}); }), Each(""));
+  EXPECT_EQ(saved_step(folder), 10);
 }
 
 TEST(EqualProcesses, AreComparedAtTheEnd) {

@@ -61,7 +61,7 @@ TEST(RankMessages, ComeToTheRankThatWaitsForThem) {
   EXPECT_EQ(nccl.misuse(), "");
 }
 
-TEST(RankMessages, AllGatherOfOneSizeAtOnce) {
+TEST(RankMessages, GatherPiecesOfOneSizeAtOnce) {
   FakeNccl nccl;
   const std::string id = new_id(nccl.library());
   Process first(nccl, 0, 2, id), second(nccl, 1, 2, id);
