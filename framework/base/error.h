@@ -42,6 +42,9 @@ struct ErrorFields {
   std::string advice = {};    // what to do
   std::string option = {};    // its name: at fault, or to be changed
   std::string kept = {};      // what was saved last
+  // Of the program that this failure ends. 0: 2 for a mistake, 1 for others. It stays in its
+  // process.
+  int exit_code = 0;
 };
 
 // The sentence for people. Only this function composes it.

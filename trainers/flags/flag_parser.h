@@ -21,8 +21,6 @@ class FlagParser {
  public:
   FlagParser(std::string description, std::string program);
   ~FlagParser();
-  FlagParser(const FlagParser&) = delete;
-  FlagParser& operator=(const FlagParser&) = delete;
 
   // The heading in --help of the flags that are added next.
   void group(std::string name);

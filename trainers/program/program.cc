@@ -64,11 +64,6 @@ bool is_a(const std::exception& error) {
   return dynamic_cast<const E*>(&error) != nullptr;
 }
 
-int code_of(const std::exception& error) {
-  if (const auto* const exit = dynamic_cast<const ExitError*>(&error)) return exit->code();
-  return fields_of(error).is_mistake ? 2 : 1;
-}
-
 ErrorFields known_of(const std::exception& error) {
   ErrorFields fields = fields_of(error);
   if (is_a<std::bad_alloc>(error) && fields.where.empty())
@@ -78,22 +73,27 @@ ErrorFields known_of(const std::exception& error) {
   return fields;
 }
 
-int fail_with(const ErrorFields& error, int code) {
+int fail_with(const ErrorFields& error) {
   write_error_file(error);
-  return fail(line_of(error_text(error)), code);
+  return fail(line_of(error_text(error)), exit_code_of(error));
 }
 
 int status_of(const std::function<int()>& body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    return fail_with(known_of(error), code_of(error));
+    return fail_with(known_of(error));
   } catch (...) {
-    return fail_with({.why = "something was thrown that is no std::exception"}, 1);
+    return fail_with({.why = "something was thrown that is no std::exception"});
   }
 }
 
 }  // namespace
+
+int exit_code_of(const ErrorFields& error) {
+  if (error.exit_code != 0) return error.exit_code;
+  return error.is_mistake ? 2 : 1;
+}
 
 std::string error_line(const std::exception& error) { return line_of(error_text(known_of(error))); }
 

@@ -14,15 +14,9 @@ namespace belfry {
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
-// An error that ends run_program() with an exit code of its own.
-class ExitError : public Error {
- public:
-  ExitError(int code, ErrorFields fields) : Error(std::move(fields)), code_(code) {}
-  int code() const { return code_; }
-
- private:
-  int code_;
-};
+// The exit code of a program that ends with this error: 2 for a mistake (a FlagError or an
+// OptionMistake), 1 for others, unless the error has one of its own.
+int exit_code_of(const ErrorFields& error);
 
 // Why standard output lacks a part of the printed text: it is closed, say, or its disk is full. ""
 // if nothing is missing, or if the reader has gone (`| head -n 1`), which wanted no more.
@@ -40,12 +34,11 @@ std::span<const char* const> program_arguments(int argc, const char* const* argv
 std::string error_line(const std::exception& error);
 
 // Calls body() and returns its exit code. An exception becomes one line "error: ..." on standard
-// error. The code is then 2 for a FlagError or an OptionMistake, the code of an ExitError, else 1.
-// Texts name flags instead of options (option_name.h). What is known of the exception goes to the
-// error file, too (error_file.h). After body(), standard_output_failure() becomes such a line, and
-// 1 if the code was 0. SIGPIPE and SIGXFSZ are ignored from the call on. Descriptors 0 to 2 are
-// opened if they are closed, so that no file gets them. A stack that is too small for kernels
-// becomes such a line, and 1, before body().
+// error, and exit_code_of() its code. Texts name flags instead of options (option_name.h). What is
+// known of the exception goes to the error file, too (error_file.h). After body(),
+// standard_output_failure() becomes such a line, and 1 if the code was 0. SIGPIPE and SIGXFSZ are
+// ignored from the call on. Descriptors 0 to 2 are opened if they are closed, so that no file gets
+// them. A stack that is too small for kernels becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // Runs a program without flags: --help prints the description, and all other arguments are refused.

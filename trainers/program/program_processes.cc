@@ -56,9 +56,9 @@ void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   session.visible_devices = join(share, ",");
 }
 
-int code_of_failure(const ErrorFields& error, int code_of_stall) {
-  if (error.kind == ErrorKind::kStalled) return code_of_stall;
-  return error.is_mistake ? 2 : 1;
+ErrorFields with_exit_code(ErrorFields error, const std::function<int()>& stall_code) {
+  if (error.kind == ErrorKind::kStalled) error.exit_code = stall_code();
+  return error;
 }
 
 // The error of a process of several, as this one reports it.
@@ -69,13 +69,14 @@ ErrorFields reported(ErrorFields error, int rank, const std::string& host) {
 }
 
 // Prints the last words of a process that hangs, and ends it.
-void abandon(const ProcessGroup& group, const std::exception& failure, int code_of_stall) {
+void abandon(const ProcessGroup& group, const std::exception& failure,
+             const std::function<int()>& stall_code) {
   const int rank = group.rank();
-  const ErrorFields error = reported(fields_of(failure), rank, group.host(rank));
+  const ErrorFields error =
+      reported(with_exit_code(fields_of(failure), stall_code), rank, group.host(rank));
   write_error_file(error);
-  end_process(
-      code_of_failure(error, code_of_stall),
-      cat("error: ", error_text(error), "; this process did not end by itself, and ends now\n"));
+  end_process(exit_code_of(error), cat("error: ", error_text(error),
+                                       "; this process did not end by itself, and ends now\n"));
 }
 
 // "rank 1, node7".
@@ -156,7 +157,7 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
                      "this network");
   WatchOptions watch = flags.group.watch;
   watch.abandon = [flags](const ProcessGroup& group, const std::exception& error) {
-    abandon(group, error, stall_code(flags));
+    abandon(group, error, [&] { return stall_code(flags); });
   };
   return join_processes(flags.group.launcher, std::move(watch));
 }
@@ -243,10 +244,9 @@ int run_process(Processes* processes, const std::function<int()>& body,
                 const std::function<int()>& stall_code) try {
   return body();
 } catch (const std::exception& error) {
-  ErrorFields known = fields_of(error);
-  const bool is_stall = known.kind == ErrorKind::kStalled;
-  if (!processes && !is_stall) throw;
-  if (!processes) throw ExitError(stall_code(), std::move(known));
+  ErrorFields known = with_exit_code(fields_of(error), stall_code);
+  if (!processes && known.exit_code == 0) throw;
+  if (!processes) std::throw_with_nested(Error(std::move(known)));
   const int rank = processes->rank();
   known = reported(std::move(known), rank, processes->host(rank));
   try {
@@ -254,13 +254,11 @@ int run_process(Processes* processes, const std::function<int()>& body,
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }
-  if (is_stall) throw ExitError(stall_code(), std::move(known));
-  if (known.is_mistake) std::throw_with_nested(FlagError(std::move(known)));
   std::throw_with_nested(Error(std::move(known)));
 }
 
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
-  return code_of_failure(fields_of(error), stall_code(flags));
+  return exit_code_of(with_exit_code(fields_of(error), [&] { return stall_code(flags); }));
 }
 
 // Each process knows by itself: launchers pass signals on to all, and all have one --max_time.

@@ -51,9 +51,9 @@ void tell_others_of_stall(const TrainFlags& flags, const StallError& error);
 int share_of_cores(Processes& processes);
 
 // Runs body() in one of several processes. An exception ends the other processes, and its text says
-// which process threw. A stall becomes an ExitError with stall_code(), also if the process is alone
-// (null). A mistake on the command line becomes a FlagError, also in the others, which only hear of
-// it: all end with one exit code.
+// which process threw. A stall gets the exit code of stall_code(), also if the process is alone
+// (null). What is a mistake in one process is a mistake in the others, which only hear of it: all
+// end with one exit code.
 int run_process(
     Processes* processes, const std::function<int()>& body,
     const std::function<int()>& stall_code = [] { return kStallExitCode; });
