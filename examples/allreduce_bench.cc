@@ -149,7 +149,7 @@ void add_measurement(FlagParser& parser, ReductionBenchOptions& bench) {
 
 void define(FlagParser& parser, Flags& flags) {
   add_subjects(parser, flags.bench, flags.factor);
-  add_device_flags(parser, device_flags(flags));
+  add_device_flags(parser, device_flags(flags), "cpu:2");
   add_ways(parser, flags);
   add_measurement(parser, flags.bench);
   add_auto_flags(parser, flags.automatic, flags.bench.auto_any);

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       {.model = model,
        .data = data::mnist,
        .optimizer = adam(1e-3),
-       .batch_size = 64,
+       .global_batch_size = 128,
        .epochs = 3,
        .flags = {{.name = "dropout",
                   .variable = &rate,

@@ -1,5 +1,6 @@
 #include "belfry/framework/group/launcher.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -112,13 +113,29 @@ TcpGroupOptions tcp_options(const Environment& environment, int size) {
   return options;
 }
 
+// Each launcher has its own name for it. srun says "2(x3),1" for three hosts of 2 tasks and one
+// of 1.
+int local_size_in(const Environment& environment, int size) {
+  for (const char* const name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                 "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"}) {
+    const std::string_view text = environment(name) ? environment(name) : "";
+    int local = 0;
+    std::from_chars(text.data(), text.data() + text.size(), local);
+    if (local >= 1) return std::min(local, size);
+  }
+  return size;
+}
+
 }  // namespace
 
 LauncherFound find_launcher(const Environment& environment) {
   if (const char* const name = mpi_size_variable(environment)) {
     const int size = number_in(environment, name, 1, kMostProcesses);
     const auto kind = size > 1 ? LauncherFound::Kind::kMpi : LauncherFound::Kind::kNone;
-    return {.kind = kind, .size = size, .evidence = cat(name, "=", size)};
+    return {.kind = kind,
+            .size = size,
+            .local_size = local_size_in(environment, size),
+            .evidence = cat(name, "=", size)};
   }
   require_meeting_place(environment);
   for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
@@ -127,6 +144,7 @@ LauncherFound find_launcher(const Environment& environment) {
   if (size == 1) return {};
   return {.kind = LauncherFound::Kind::kTcp,
           .size = size,
+          .local_size = local_size_in(environment, size),
           .evidence = cat("WORLD_SIZE=", size),
           .tcp = tcp_options(environment, size)};
 }

@@ -17,6 +17,7 @@ struct LauncherFound {
   enum class Kind { kNone, kMpi, kTcp };
   Kind kind = Kind::kNone;
   int size = 1;              // processes that it has started
+  int local_size = 1;        // those on this machine; `size` if it does not say
   std::string evidence;      // "OMPI_COMM_WORLD_SIZE=4"
   TcpGroupOptions tcp = {};  // for kTcp
 };

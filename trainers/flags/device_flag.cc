@@ -34,22 +34,37 @@ void require_gpus(const WrittenFlag& list, int needed, std::int64_t logical, con
                      ", or plan for GPUs with a training program's --dry_run");
 }
 
+// All GPUs, or all logical ones that share them.
+std::vector<DeviceSpec> all_gpus(const WrittenFlag& list, int logical) {
+  const std::string why_none = why_no_gpu_devices();
+  require<FlagError>(why_none.empty(), list.written, ": there are no GPU devices: ", why_none,
+                     "; use cpu:N, or plan for N GPUs with gpu:N and --dry_run");
+  return parse_devices(cat("gpu:", gpus().count() * logical), list.shown_name());
+}
+
+std::vector<DeviceSpec> devices_of(const WrittenFlag& list, int logical) {
+  return lower(list.value) == kAllGpus ? all_gpus(list, logical)
+                                       : parse_devices(list.value, list.shown_name());
+}
+
+std::string devices_here() { return std::string(gpus().count() > 0 ? kAllGpus : "cpu:1"); }
+
 }  // namespace
 
 Options<DeviceFlags> device_options(const std::string& devices) {
   Option<DeviceFlags> list{
       {.name = "devices",
        .unit = "LIST",
-       .text = cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
-                   "gpu:0,gpu:2; at most ",
+       .text = cat("cpu:N for N logical devices, gpu:N for the first N GPUs, gpu:all; or names: "
+                   "/cpu:1, gpu:0,gpu:2; at most ",
                    kMostDevices),
-       .otherwise = devices,
+       .otherwise = devices.empty() ? "all GPUs, else cpu:1" : devices,
        .elsewhere = {"gpus", "ngpus"}}};
   list.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
-    flags.devices = parse_devices(flag.value, flag.shown_name());
+    flags.devices = devices_of(flag, flags.logical_gpus);
   };
   list.value = [](const DeviceFlags& flags) { return JsonValue(full_names(flags.devices)); };
-  list.start = devices;
+  list.start = [devices] { return devices.empty() ? devices_here() : devices; };
   Option<DeviceFlags> logical{
       {.name = "logical_gpus",
        .unit = "N",
@@ -80,7 +95,7 @@ Options<DeviceFlags> device_options(const std::string& devices) {
   algorithms.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
     flags.algorithms = flag.value;
   };
-  return {list, logical, deterministic, algorithms};
+  return {logical, list, deterministic, algorithms};  // gpu:all counts logical ones
 }
 
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
@@ -112,11 +127,15 @@ std::vector<FlagSpelling> device_spellings() {
 
 int count_devices(const WrittenFlags& line) {
   try {
-    std::string list = "cpu:2";
+    std::string list;  // of this machine
     for (const FlagSpelling& spelling : device_spellings())
       if (const WrittenFlag* const flag = line.find(spelling.name))
         for (const WrittenFlag& ours : spelling.translate(*flag, line)) list = ours.value;
-    return static_cast<int>(parse_devices(line.value("devices", list)).size());
+    list = line.value("devices", list.empty() ? devices_here() : list);
+    int logical = 1;
+    if (const WrittenFlag* const flag = line.find("logical_gpus"))
+      read_integer(*flag, 1, kMostDevices, logical);
+    return static_cast<int>(devices_of({"devices", list, {}}, logical).size());
   } catch (const FlagError&) {
     return 0;
   }

@@ -16,6 +16,9 @@ namespace belfry {
 
 class FlagParser;
 
+// As many as this machine has, or logical ones. Several processes of the machine divide them.
+inline constexpr std::string_view kAllGpus = "gpu:all";
+
 // The variables that get their values.
 struct DeviceFlags {
   std::vector<DeviceSpec>& devices;  // as parse_devices() gives them
@@ -25,10 +28,10 @@ struct DeviceFlags {
 };
 
 // The rows of --devices, --logical_gpus, --deterministic and --algorithms. `devices` is the default
-// of --devices.
-Options<DeviceFlags> device_options(const std::string& devices = "cpu:2");
+// of --devices; "": all GPUs of this machine, else cpu:1.
+Options<DeviceFlags> device_options(const std::string& devices = "");
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
-                      const std::string& devices = "cpu:2");
+                      const std::string& devices = "");
 
 // The flags of tf_cnn_benchmarks that name devices, for FlagParser::add_spellings(): --num_gpus and
 // --device.

@@ -104,8 +104,15 @@ struct FlagParser::State {
   std::map<std::string, bool> switches;  // by long name: whether it takes no value
   std::map<char, std::string> letters;   // to long names
   struct Bound {
-    WrittenFlag otherwise;  // has no value if the flag has no default
+    WrittenFlag otherwise;  // without a value if the flag has no default
     Read read;
+    std::function<std::string()> start;
+
+    bool find_otherwise() {
+      otherwise.value = start ? start() : "";
+      otherwise.written = cat("--", otherwise.name, "=", otherwise.value);
+      return !otherwise.value.empty();
+    }
   };
   std::vector<Bound> bound;
   std::vector<FlagSpelling> spellings;
@@ -238,9 +245,9 @@ FlagParser::~FlagParser() = default;
 
 void FlagParser::group(std::string name) { state_->group = std::move(name); }
 
-void FlagParser::add(OptionRow row, Read read, const std::string& otherwise) {
+void FlagParser::add(OptionRow row, Read read, std::function<std::string()> start) {
   state_->bound.push_back(
-      {{row.name, otherwise, cat("--", row.name, "=", otherwise)}, std::move(read)});
+      {{row.name, "", cat("--", row.name, "=")}, std::move(read), std::move(start)});
   if (row.group.empty()) row.group = state_->group;
   state_->list(std::move(row));
 }
@@ -248,7 +255,7 @@ void FlagParser::add(OptionRow row, Read read, const std::string& otherwise) {
 void FlagParser::add(const std::string& names, Read read, const std::string& unit,
                      const std::string& text, const std::string& otherwise) {
   add({.name = long_name(names), .unit = unit, .text = text, .letter = letter_of(names)},
-      std::move(read), otherwise);
+      std::move(read), [otherwise] { return otherwise; });
 }
 
 void FlagParser::add(const std::string& names, std::string& value, const std::string& unit,
@@ -305,11 +312,11 @@ std::string FlagParser::parse(std::span<const char* const> arguments, std::size_
   for (const WrittenFlag& flag : state_->line.all())
     require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",
                        flag.name, "=", flag.value, ", which this program does not have");
-  for (const auto& [otherwise, read] : state_->bound) {
-    if (const WrittenFlag* const flag = state_->line.find(otherwise.name))
-      naming_option(flag->name, [&, &read = read] { read(*flag); });
-    else if (!otherwise.value.empty())
-      read(otherwise);
+  for (State::Bound& bound : state_->bound) {
+    if (const WrittenFlag* const flag = state_->line.find(bound.otherwise.name))
+      naming_option(flag->name, [&] { bound.read(*flag); });
+    else if (bound.find_otherwise())
+      bound.read(bound.otherwise);
   }
   reader.set_arguments();
   return "";
@@ -329,8 +336,8 @@ bool FlagParser::given(const std::string& name) const {
 
 WrittenFlag FlagParser::flag(const std::string& name) const {
   if (const WrittenFlag* const flag = state_->line.find(name.substr(2))) return *flag;
-  for (const auto& [otherwise, read] : state_->bound)
-    if (otherwise.name == name.substr(2)) return otherwise;
+  for (const State::Bound& bound : state_->bound)
+    if (bound.otherwise.name == name.substr(2)) return bound.otherwise;
   return {name.substr(2), "", name + "="};
 }
 

@@ -26,9 +26,10 @@ class FlagParser {
   void group(std::string name);
   // Adds a flag with a value; with a letter, add("-n,--iters", ...). `read` gets the flag if it is
   // given. If not, it gets `otherwise`, as if that had been written; "": it is not called. A row
-  // may have a group, which is its heading (option_flags.h).
+  // may have a group, which is its heading (option_flags.h), and `start` may find what `otherwise`
+  // is: parse() calls it, if at all.
   using Read = std::function<void(const WrittenFlag&)>;
-  void add(OptionRow row, Read read, const std::string& otherwise);
+  void add(OptionRow row, Read read, std::function<std::string()> start);
   void add(const std::string& names, Read read, const std::string& unit, const std::string& text,
            const std::string& otherwise = "");
   // Takes any text. `value` keeps its content unless the flag is given; the same holds below.

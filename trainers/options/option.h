@@ -112,7 +112,7 @@ struct Option : OptionRow {
   std::function<std::string(const S&, const OptionQuestion&)> refusal = {};
   // The same, asked only if the option was given.
   std::function<std::string(const S&, const OptionQuestion&)> refusal_if_given = {};
-  std::string start = {};  // is read if the option is not given; "": nothing is
+  std::function<std::string()> start = {};  // gives what is read if the option is not given
 };
 
 template <class S>

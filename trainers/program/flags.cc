@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/flags.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -58,6 +59,11 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   check_devices(parser_, device_flags(flags), flags.plans());
   if (!flags.group.alone) flags.group.launcher = find_launcher(environment_variable);
   TcpGroupOptions& tcp = flags.group.launcher.tcp;
+  if (lower(parser_.flag("--devices").value) == kAllGpus) {
+    const std::size_t share =
+        flags.trainer.devices.size() / static_cast<std::size_t>(flags.group.launcher.local_size);
+    flags.trainer.devices.resize(std::max<std::size_t>(share, 1));
+  }
   tcp.timeout = flags.group.meeting_timeout;
   tcp.insecure = tcp.insecure || flags.group.insecure;
   count_processes(flags, parser_);

@@ -42,10 +42,11 @@ void check_recipe(const Recipe& recipe) {
   require(static_cast<bool>(recipe.model), "the recipe has no model");
   require(static_cast<bool>(recipe.data), "the recipe has no data");
   require(static_cast<bool>(recipe.optimizer), "the recipe has no optimizer; e.g. sgd(0.1)");
-  require(recipe.batch_size >= 1 && recipe.epochs >= 1, "the recipe has a batch size of ",
-          recipe.batch_size, " and ", recipe.epochs, " epochs; both are at least 1");
-  require(recipe.global_batch_size >= 0, "the recipe has a global batch size of ",
-          recipe.global_batch_size, "; it is at least 1, or 0 for none");
+  require(recipe.epochs >= 1, "the recipe has ", recipe.epochs, " epochs; it takes at least 1");
+  require(recipe.batch_size >= 0, "the recipe has a batch size of ", recipe.batch_size,
+          "; it is at least 1, or 0 for what global_batch_size gives");
+  require(recipe.global_batch_size >= 1, "the recipe has a global batch size of ",
+          recipe.global_batch_size, "; it is at least 1");
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
@@ -400,12 +401,13 @@ class TrainingProgram {
 int train(int argc, char** argv, const Recipe& recipe) {
   const auto parse = [&](std::span<const char* const> arguments, const std::string& program) {
     check_recipe(recipe);
-    TrainFlags flags = parse_flags(arguments, {.program = program,
-                                               .batch_size = recipe.batch_size,
-                                               .global_batch_size = recipe.global_batch_size,
-                                               .epochs = recipe.epochs,
-                                               .reads_files = recipe.data.reads_files(),
-                                               .own = recipe.flags});
+    TrainFlags flags = parse_flags(
+        arguments, {.program = program,
+                    .batch_size = std::max(recipe.batch_size, 1),
+                    .global_batch_size = recipe.batch_size > 0 ? 0 : recipe.global_batch_size,
+                    .epochs = recipe.epochs,
+                    .reads_files = recipe.data.reads_files(),
+                    .own = recipe.flags});
     if (flags.help.empty()) add_to_config(flags, recipe.optimizer);
     return flags;
   };

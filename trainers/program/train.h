@@ -50,10 +50,11 @@ struct Recipe {
   ModelFunction model;  // takes the tower and one tensor per field of the data
   DataSource data;
   Optimizer optimizer;
-  int batch_size = 32;  // per tower; flag --batch_size
-  // The samples of all towers, instead of batch_size; flag --global_batch_size. 0: none.
-  int global_batch_size = 0;
-  int epochs = 1;                                         // --epochs
+  // Samples per step, of all devices together, so that results do not depend on how many there are;
+  // flag --global_batch_size. A number of devices that does not divide it takes the next multiple.
+  int global_batch_size = 64;
+  int batch_size = 0;  // on each device, instead of global_batch_size; flag --batch_size
+  int epochs = 1;      // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // called by phase (callbacks.h)
   std::vector<OwnOption> flags = {};                      // added to those of flags.h
 };

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
@@ -145,11 +146,39 @@ std::string refusal_with(int count, const Typed& typed, bool plans = false) {
   return "";
 }
 
-TEST(DevicesFlag, IsTwoCpusUnlessItIsGiven) {
-  EXPECT_EQ(read({}, false).devices, parse_devices("cpu:2"));
-  EXPECT_EQ(refusal_with(1, {.logical_gpus = "4"}),
-            "--logical_gpus=4 has no use for --devices=cpu:2, which names no GPU; say e.g. "
-            "--devices=gpu:4");
+// What read() gives on a machine with so many GPUs.
+std::vector<DeviceSpec> devices_with(int count, const Typed& typed) {
+  const FakeGpus backend(count, "no NVIDIA driver is installed");
+  const test::UseGpus use(backend);
+  return read(typed, false).devices;
+}
+
+TEST(DevicesFlag, IsAllGpusOrElseOneCpuUnlessItIsGiven) {
+  EXPECT_EQ(devices_with(0, {}), parse_devices("cpu:1"));
+  EXPECT_EQ(devices_with(3, {}), parse_devices("gpu:3"));
+  EXPECT_EQ(devices_with(1, {.logical_gpus = "4"}), parse_devices("gpu:4"));
+  EXPECT_EQ(devices_with(2, {"gpu:all"}), parse_devices("gpu:2"));
+  EXPECT_EQ(devices_with(2, {.list = "GPU:all", .logical_gpus = "2"}), parse_devices("gpu:4"));
+  EXPECT_EQ(devices_with(8, {"cpu:2"}), parse_devices("cpu:2"));
+  try {
+    devices_with(0, {.logical_gpus = "4"});
+    FAIL();
+  } catch (const FlagError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--logical_gpus=4 has no use for --devices=cpu:1, which names no GPU; say e.g. "
+                 "--devices=gpu:4");
+  }
+}
+
+TEST(DevicesFlag, SaysThatThereAreNoGpusForAll) {
+  try {
+    devices_with(0, {"gpu:all"});
+    FAIL();
+  } catch (const FlagError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--devices=gpu:all: there are no GPU devices: no NVIDIA driver is installed; use "
+                 "cpu:N, or plan for N GPUs with gpu:N and --dry_run");
+  }
 }
 
 TEST(DevicesFlag, SaysWhyThereAreNoGpus) {

@@ -8,6 +8,7 @@
 
 namespace belfry {
 
+// The flags of a program on two CPU devices, unless the arguments say something else.
 inline TrainFlags parse(std::vector<const char*> arguments,
                         FlagDefaults defaults = {.program = "test"}) {
   return parse_flags(arguments, defaults);
