@@ -147,7 +147,7 @@ std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptio
   return processes;
 }
 
-std::string sign_of_others(const Environment& environment) {
+std::string launcher_variables(const Environment& environment) {
   const char* const mpi = mpi_size_variable(environment);
   const char* const size = mpi                        ? mpi
                            : has_ranks(environment)   ? "WORLD_SIZE"

@@ -101,7 +101,7 @@ std::string describe(const ProcessEnd& end, const std::string& log_directory) {
 
 // A launcher has started several of this command, each of which would start a training of its own.
 void require_one_command() {
-  const std::string sign = sign_of_others(environment_variable);
+  const std::string sign = launcher_variables(environment_variable);
   require<Error>(sign.empty(), "the environment has ", sign,
                  ": a launcher has started several of this command, and each would make a training "
                  "of its own; have it start PROGRAM instead, one per process, or unset ",
