@@ -61,8 +61,9 @@ struct SessionOptions {
   // for gradients, instead of keeping it.
   bool fuse = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space share one storage. They must first
-  // appear in the same plan, and all plans must write them alike. Before a plan that does not, or a
-  // write() to one of them, each gets its own. Neither this nor `fuse` changes a bit of any value.
+  // appear in the same plan, and all plans must write them alike. Before a plan that writes them
+  // differently, or a write() to one of them, each replica gets its own storage. Neither this nor
+  // `fuse` changes a bit of any value.
   bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;

@@ -54,7 +54,8 @@ class ManyOpenFiles {
   ManyOpenFiles(const ManyOpenFiles&) = delete;
   ManyOpenFiles& operator=(const ManyOpenFiles&) = delete;
 
-  // The limit that a started program has to have: some close all that they might have open.
+  // The limit to give to started programs: some close every descriptor up to their limit, which
+  // would take long.
   const rlimit& before() const { return before_; }
 
  private:
@@ -87,7 +88,7 @@ struct ChildEnd {
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Returns all children of this process that have ended since the last call, also adopted ones
+// Returns all children of this process that have ended since the last call, including adopted ones
 // (descendants.h). Kills what is left of the group of a child, unless `spares` it. Waits for
 // nothing.
 std::vector<ChildEnd> collect_children(const std::function<bool(const ChildEnd&)>& spares);

@@ -13,7 +13,8 @@ namespace belfry {
 struct Descendant {
   pid_t pid = 0, parent = 0, group = 0;
   std::uint64_t caught = 0, ignored = 0;  // bit N - 1 for signal N
-  // Of its parent, with the same handlers: it may be about to start a program.
+  // A fork of its parent that still has the parent's signal handlers: it may be about to start a
+  // program.
   bool is_copy = false;
   std::string name = {};  // of its program
 
@@ -25,7 +26,7 @@ struct Descendant {
 };
 
 // From now on, a process that comes from this one becomes its child when its own parent ends. So
-// none can leave descendants(), whatever groups, sessions and variables it has.
+// descendants() always finds it, whatever process group, session or environment it has.
 void adopt_orphans();
 
 // The processes that this one has started, those that these have started, and so on, but nothing

@@ -12,8 +12,8 @@ namespace belfry {
 inline const std::vector<std::string> kPlottedMetrics = {"loss", "examples_per_second"};
 
 struct PlotOptions {
-  // Whether axes are logarithmic. Unless told, those of a metric are whose values are all positive,
-  // with one more than 30 times another.
+  // Whether axes are logarithmic. By default the axis of a metric is if all its values are positive
+  // and one is more than 30 times another.
   std::optional<bool> logarithmic = {};
 };
 

@@ -55,10 +55,10 @@ struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
   bool global = false;  // the user gave the global batch size, and errors speak of that
-  // With kWeight: a tower without samples gets one that does not count, as with kPad, so that the
-  // plans of several processes are alike.
+  // With kWeight: a tower without samples gets one that does not count, as with kPad, so that all
+  // processes have equal plans.
   bool feeds_every_tower = false;
-  // Global batches of a step, one after another: 1 or more, and with kPad and kWeight 1.
+  // Global batches of a step, one after another: at least 1; exactly 1 with kPad and kWeight.
   int gradient_accumulation_steps = 1;
 };
 

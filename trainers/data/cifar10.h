@@ -1,4 +1,4 @@
-// CIFAR-10 from its binary files, or generated images in its place.
+// CIFAR-10 from its binary files, or generated images instead.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,9 +37,9 @@ inline constexpr std::size_t kMostCifarImages = 100'000;
 
 // Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
 // each. A label above 9 and a record that the file cuts off are bad records. If gzip data are cut
-// off, so is their rest from that record on; if they are corrupt, all of them. If there are more
-// than `most` images, or no memory is left, the rest is one bad record. Throws as
-// BadRecords::note() does.
+// off, the rest of the file from that record on is a bad record. If they are corrupt, the whole
+// file is. If there are more than `most` images, or no memory is left, the rest is one bad record.
+// Throws as BadRecords::note() does.
 void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to,
                 std::size_t most = kMostCifarImages);
 

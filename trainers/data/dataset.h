@@ -46,14 +46,15 @@ struct Dataset {
   virtual void gather(std::span<const std::int64_t> indices,
                       std::span<std::byte* const> out) const = 0;
 
-  // gather() for a step of training, which may change or choose samples at random, each as a
-  // function of the pass and its index alone. By default samples stay as they are.
+  // gather() for a step of training. It may change or choose samples at random, as a function of
+  // only the pass and the sample's index. By default samples stay as they are.
   virtual void gather_training(const DataPass& /*pass*/, std::span<const std::int64_t> indices,
                                std::span<std::byte* const> out) const {
     gather(indices, out);
   }
 
-  // Throws for data that a dry run must refuse, too. It reads present files, but gives no samples.
+  // Throws for data that even a dry run must refuse. It may read the files if they exist, but
+  // returns no samples.
   virtual void check() const {}
 
   // One line for people: the kind, the number and the origin of the samples.

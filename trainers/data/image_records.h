@@ -1,4 +1,4 @@
-// Images from TFRecord files, as ImageNet's, or generated ones in their place.
+// Images from TFRecord files, such as ImageNet's, or generated ones instead.
 #pragma once
 #include <cstdint>
 #include <memory>

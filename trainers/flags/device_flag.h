@@ -16,7 +16,7 @@ namespace belfry {
 
 class FlagParser;
 
-// The variables that get their values.
+// The variables that the flags set.
 struct DeviceFlags {
   std::vector<DeviceSpec>& devices;  // as parse_devices() gives them
   int& logical_gpus;                 // per physical GPU, as in SessionOptions

@@ -21,22 +21,21 @@ struct Mode {
 
   // "replicated naive packed:2".
   std::string name() const;
-  // Whether towers on these devices must end with the bits of every other canonical mode. False for
-  // modes that cannot serve them. "auto" counts as canonical; it is, unless AutoOptions::any is
-  // set.
+  // Whether towers on these devices must end with the bits of every other canonical mode. False if
+  // the mode cannot run on them. "auto" counts as canonical; it is, unless AutoOptions::any is set.
   bool canonical(const std::vector<DeviceSpec>& devices) const;
   // The options with this mode applied.
   TrainerOptions applied_to(TrainerOptions options) const;
 };
 
 // Every registered trainer that takes these devices, with every registered strategy that it
-// accepts and, for several towers, "auto"; again with packed gradients, in buckets, with updates
-// and replicas apart, and in each way of --async. Canonical modes come first. Some may refuse the
+// accepts and, for several towers, "auto"; again with packed gradients, in buckets, without fusing
+// and sharing, and with each value of --async. Canonical modes come first. Some may refuse the
 // devices, or the model, when they are built.
 std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);
 
 // Makes a trainer in this mode; null with the reason in `refusal` if the mode cannot serve the
-// options. Throws errors that are not the mode's.
+// options. Errors that have nothing to do with the mode are thrown.
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
 
@@ -50,8 +49,8 @@ bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
 // compute alike (BuiltTraining::other_bits()).
 bool is_canonical(const Mode& mode, const BuiltTraining& built);
 
-// Whether runs with these options end with the same bits each time. On GPUs libraries may choose
-// other algorithms, or ones that do not repeat, unless the run is deterministic.
+// Whether runs with these options end with the same bits each time. On GPUs, unless the run is
+// deterministic, libraries may choose other algorithms each time, or algorithms whose bits vary.
 bool repeats(const TrainerOptions& options);
 
 // The mode that "auto" stands for in a trainer made in `mode`; none without "auto".

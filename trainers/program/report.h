@@ -31,8 +31,8 @@ struct Report {
     std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
     std::string learning_rate;        // LearningRate::str()
     double weight_decay = 0;
-    // Whether this trainer and strategy give, for so many devices, the bits of the canonical sum,
-    // and so of all other canonical ones.
+    // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
+    // sum, and so of all other canonical ones.
     bool canonical = true;
 
     void add_to(JsonValue& json) const;
@@ -42,8 +42,8 @@ struct Report {
     std::int64_t global_batch_size = 0;
     // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
     std::string k_dependent_because;
-    // Metrics of the model whose values depend on the number of devices even where bits of weights
-    // do not: metrics_by_devices(). The member is metrics_depend_on_devices.
+    // Metrics of the model whose values depend on the number of devices even if the bits of the
+    // weights do not (metrics_by_devices()). The JSON member is metrics_depend_on_devices.
     std::vector<std::string> device_metrics;
 
     void add_to(JsonValue& json) const;
@@ -70,7 +70,8 @@ struct Report {
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
-    // All metrics, these too, by name: of the last step, then of the last test and of callbacks.
+    // All metrics by name, including these: of the last step, then of the last test and of
+    // callbacks.
     std::vector<NamedValue> metrics;
     std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
 

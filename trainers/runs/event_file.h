@@ -38,8 +38,8 @@ class EventFile {
             Clock clock = unix_seconds);
   const std::string& path() const { return path_; }
 
-  // From here on, only later records count for `step` and the steps after it: TensorBoard drops
-  // those that it has read. A run that goes on after N steps passes N + 1.
+  // From here on, TensorBoard drops all earlier records of `step` and the steps after it; only
+  // later records count. A run that resumes after N steps passes N + 1.
   void restart(std::int64_t step);
 
   // Both add to the next record, which write() ends. Nothing is written if nothing was added.

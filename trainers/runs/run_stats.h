@@ -27,7 +27,8 @@ struct RunStats {
   std::vector<MetricStats> metrics;  // in the order in which they were asked for
 };
 
-// Takes the bytes of a file as they come. If steps go back, the later ones hold.
+// Takes the bytes of a file in pieces. If steps go back, because a run was resumed, the later lines
+// replace the earlier ones.
 class StatsReader {
  public:
   // `file` is for errors.
