@@ -42,7 +42,7 @@ struct ReduceOptions {
 };
 
 // To add a strategy: derive, override sum() and, if the result is canonical, canonical(). Register
-// it from a file of its own (naive.cc is an example).
+// it in its own file (naive.cc is an example).
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -53,7 +53,7 @@ class Strategy {
   // * if the strategy does not support that many towers, or gives results of another layout;
   // * for 16-bit gradients, unless they are combined in f32 and rounded once;
   // * unless there is one scalar weight per tower, or none;
-  // * if gradients cannot be packed as asked for.
+  // * if gradients cannot be packed as requested.
   GradientTable reduce(const GradientTable& grads, const ReduceOptions& options = {},
                        At at = {}) const;
 

@@ -161,7 +161,7 @@ class GpuCommunicators {
   // message meets its counterpart in the peer, in order. Otherwise like all_reduce().
   virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                         const std::atomic<bool>& failed) = 0;
-  // Throws CommError if a rank has failed since. Any thread may call it.
+  // Throws CommError if a rank has failed. Any thread may call it.
   virtual void check() = 0;
   // After this, nothing in any stream waits for another rank. Call it while no thread is in another
   // function, and call no other function afterwards.
@@ -181,8 +181,8 @@ class GpuKernelMaker {
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen or was given, as the text of a file.
   virtual std::string algorithms(bool deterministic) const = 0;
-  // Takes choices from such a text before kernels need them. Throws InvalidArgument naming `path`
-  // for any other text.
+  // Takes choices from a text like that of algorithms(), before kernels need them. Throws
+  // InvalidArgument naming `path` for any other text.
   virtual void give_algorithms(bool deterministic, std::string_view text,
                                const std::string& path) const = 0;
 };

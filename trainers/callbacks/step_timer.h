@@ -54,7 +54,7 @@ class StepTimer final : public Callback {
 
   Options options_;
   std::vector<double> seconds_;
-  double first_ = 0, started_ = 0, last_ = 0;  // on a clock of its own
+  double first_ = 0, started_ = 0, last_ = 0;  // seconds on the timer's clock
 };
 
 }  // namespace belfry

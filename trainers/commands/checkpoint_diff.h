@@ -22,7 +22,7 @@ struct CheckpointDifference {
     std::int64_t first = 0;         // the first differing element, in row-major order
     std::int64_t incomparable = 0;  // differing elements that are NaN or infinite in a or b
     double largest = 0;             // |a - b| of other elements
-    double relative = 0;            // `largest` by the largest finite |a| or |b| of the tensor
+    double relative = 0;  // `largest` divided by the largest finite |a| or |b| of the tensor
 
     std::string str() const;
   };

@@ -42,8 +42,8 @@ struct Pipe {
 Pipe make_pipe();
 
 // The program that `name` stands for: the name itself, if it is a path or a folder of PATH has it;
-// else the path of a program of that name beside this one. Throws IoError, with where it looked, if
-// there is none that can be started.
+// else the path of a program of that name in the folder of this program. Throws IoError, with where
+// it looked, if there is none that can be started.
 std::string find_program(const std::string& name);
 
 // While it lives, this process may open as many files as the system lets it.
@@ -64,15 +64,15 @@ class ManyOpenFiles {
 
 struct ChildCommand {
   std::vector<std::string> arguments;              // the program first, looked for on PATH
-  std::map<std::string, std::string> environment;  // beside the environment of this process
+  std::map<std::string, std::string> environment;  // in addition to this process's environment
   std::vector<std::string> unset;                  // variables that it does not get
   sigset_t blocked = {};                           // the signals that it blocks
   std::optional<rlimit> open_files = {};           // its limit; none: that of this process
   bool separate_errors = true;                     // false: what it prints goes where its errors go
 };
 
-// A program that runs, in a process group of its own. The system kills it when the thread that
-// started it ends, however that thread ends.
+// A running program, in its own process group. The system kills it when the thread that started it
+// ends, however that thread ends.
 struct Child {
   pid_t pid = 0;
   OpenFile output, errors;  // the program prints to these

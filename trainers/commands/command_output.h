@@ -17,7 +17,7 @@ struct CommandOutputOptions {
   std::chrono::milliseconds hurried_patience{1'000};  // during hurry()
 };
 
-// Writes to standard output and standard error from threads of its own. A reader that is slow gets
+// Writes to standard output and standard error from its own threads. A reader that is slow gets
 // everything. What one does not take in time is left out, and a line says so.
 class CommandOutput {
  public:

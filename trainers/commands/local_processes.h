@@ -85,7 +85,7 @@ class LocalProcesses {
   void note_end_of_adopted(const ChildEnd& how);
   // To all, or to one and what it has started.
   void pass_on(int signal, const Process* to = nullptr);
-  // The process that has started `other`; null if nothing tells.
+  // The rank's process that has started `other`; null if unknown.
   Process* owner_of(pid_t other, pid_t group) const;
 
   bool is_asked_to_end() const { return services_.signals.asked_to_end() != 0; }

@@ -1,4 +1,4 @@
-// Ends processes that a command would leave behind, also when it is killed itself.
+// Ends processes that a command would leave behind, even if the command itself is killed.
 #pragma once
 #include <optional>
 #include <string>

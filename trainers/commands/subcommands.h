@@ -8,7 +8,8 @@
 
 namespace belfry {
 
-// A word of the command line: a program of its own, or a list of further commands.
+// A word of the command line that names a command. It either runs, or has a list of further
+// commands.
 struct Subcommand {
   std::string name;
   std::string summary;  // for --help of the program that it belongs to

@@ -22,10 +22,11 @@ struct BatchSums {
   Unscaling unscaling;  // by 1 / batches, a scalar, f32, on the device in scope
 };
 
-// For steps of `batches` batches, at least two: (g1 + g2) + g3 for three. `combined`: of each
-// tower, or of tower 0 alone where all share the variables. Makes the sums, one beside each
-// variable and of its shape; replicas of a variable have replicas of its sum. With `parts`, one per
-// variable, gradients are the rows of this process's parts, and sums have the same lengths.
+// For steps of `batches` batches, at least two: (g1 + g2) + g3 for three. `combined`: the combined
+// gradients of each tower, or only of tower 0 if all share the variables. Makes the sums: one per
+// variable, of its shape and on its device; replicas of a variable have replicas of its sum. With
+// `parts`, one per variable, gradients are the rows of this process's parts, and sums have the same
+// lengths.
 BatchSums sum_over_batches(const GradientRows& combined, int batches,
                            std::span<const VariablePart> parts = {});
 // The same for the distinct gradients of a table, with the table's first device in scope.

@@ -55,8 +55,8 @@ class BuiltTraining {
   // The plans of one training step with full batches.
   std::vector<PlanOfStep> plans_of_step() const;
 
-  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" if it was
-  // not asked for.
+  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" without
+  // "auto".
   const std::string& choice() const { return choice_; }
   // The choice, for runs that resume from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;

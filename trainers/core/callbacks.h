@@ -1,5 +1,5 @@
 // What happens around the steps of a training run. progress.h and evaluation.h have two that every
-// program shows.
+// program uses.
 #pragma once
 #include <cstdint>
 #include <exception>

@@ -9,7 +9,7 @@ namespace belfry {
 bool updates_parts(const TrainerOptions& options);
 
 // Why updates cannot be made in parts with these options, as a sentence that follows the option; ""
-// if they can, or are not asked for.
+// if they can, or if the options do not request it.
 std::string partition_refusal(const TrainerOptions& options);
 
 // The update of variables by the gradients of all towers of all processes. They are combined as

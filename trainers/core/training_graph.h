@@ -39,9 +39,9 @@ struct TrainingGraphOptions {
 // losses and moments of batch norms are weighted by these. A tower that a form feeds no rows is not
 // part of its step.
 //
-// If K is a power of two and all towers have equal weights, each tower's loss gradient starts at 1
-// / K, which is exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction,
-// replicate() and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
+// If K is a power of two and all towers have equal weights, loss gradients start at 1 / K, which is
+// exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction, replicate()
+// and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled. Each tower's gradients are checked on its device, before they are
 // combined. One node for all towers decides whether the update is applied (Unscaling). If a

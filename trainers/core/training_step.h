@@ -37,7 +37,7 @@ double tower_mean(std::size_t towers, DType dtype, const F& value) {
   return total / static_cast<double>(towers);
 }
 
-// Adds the inputs of a tower, for so many rows, to `feeds`. `first` is the number of its first row
+// Adds the inputs of a tower, with `rows` rows, to `feeds`. `first` is the number of its first row
 // in the batch of all towers; none if rows are not numbered.
 void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
                std::vector<FeedType>& feeds);

@@ -16,7 +16,7 @@ inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; r
 
 // Fields: "image" f32 [32,32,3], each channel less its mean over CIFAR-10 and divided by its
 // deviation; "label" i32 scalar, 0 to 9. Training shifts each image by up to 4 pixels both ways,
-// with zeros beside it, and mirrors half of the images. Both depend on seed, epoch and sample.
+// fills the gaps with zeros, and mirrors half of the images. Both depend on seed, epoch and sample.
 //
 // With dirs.data_dir it reads CIFAR-10's binary files there, gzipped (.bin.gz) or not: all
 // data_batch_*.bin for training, test_batch.bin for tests. They are read when samples are first

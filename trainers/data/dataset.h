@@ -76,7 +76,7 @@ class LazyDataset final : public Dataset {
   using Load = std::function<std::unique_ptr<Dataset>()>;
   // The call that needs the data throws what `load` throws. It throws InvalidArgument if `load` is
   // an empty function, or returns no dataset or one of another signature.
-  // `check` serves Dataset::check(); null: none.
+  // Dataset::check() calls `check`; null: it does nothing.
   LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {},
               std::function<void()> check = nullptr)
       : signature_(std::move(signature)),

@@ -20,7 +20,7 @@ Options<AutoFlags> auto_options();
 Option<bool> auto_any_option();
 inline constexpr const char* kAutoGroup = "What auto chooses by";
 
-// Adds them in a group of their own.
+// Adds these flags, and --auto_any, as a separate group.
 void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any);
 
 // Throws FlagError if two of the flags contradict each other. Also throws it if one was given

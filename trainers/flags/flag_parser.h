@@ -89,10 +89,10 @@ class FlagParser {
   void add_spellings(std::vector<FlagSpelling> spellings);
 
   // Returns the text of --help, at most 100 columns wide, or of --help=GROUP, --version or
-  // --completion, if it is asked for, else "". Programs print it, and do nothing else. Throws
-  // FlagError for unknown flags, with the nearest name, and for spellings that contradict each
-  // other. Also throws it for values and arguments that are missing, unexpected, or of the wrong
-  // kind. The first `of_file` arguments come from a file (WrittenFlag::of_file).
+  // --completion, if one of these flags is given, else "". Programs print it, and do nothing else.
+  // Throws FlagError for unknown flags, with the nearest name, and for spellings that contradict
+  // each other. Also throws it for values and arguments that are missing, unexpected, or of the
+  // wrong kind. The first `of_file` arguments come from a file (WrittenFlag::of_file).
   std::string parse(std::span<const char* const> arguments, std::size_t of_file = 0);
 
   // Whether parse() adds this flag, by its name without dashes: "help".

@@ -23,8 +23,8 @@ struct MeasuredDevices {
 MachineDescription measure_machine(const MeasuredDevices& here,
                                    std::int64_t largest_bytes = 128 << 20);
 
-// Throws InvalidArgument naming a device that is only declared, and for CPUs beside GPUs, and for
-// several logical GPUs on several physical ones.
+// Throws InvalidArgument naming a device that is only declared. Also throws it for a mixture of
+// CPUs and GPUs, and for several logical GPUs on several physical ones.
 void require_measurable(const MeasuredDevices& here);
 
 // $XDG_CACHE_HOME/belfry, or ~/.cache/belfry if $XDG_CACHE_HOME is no absolute path; "" without

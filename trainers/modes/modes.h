@@ -34,13 +34,13 @@ struct Mode {
 // devices, or the model, when they are built.
 std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);
 
-// Makes a trainer in this mode; null with the reason in `refusal` if the mode cannot serve the
-// options. Errors that have nothing to do with the mode are thrown.
+// Makes a trainer in this mode; null with the reason in `refusal` if the mode does not work with
+// the options. Errors that have nothing to do with the mode are thrown.
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
 
-// Whether a trainer of this kind combines gradients on these devices canonically. Without a
-// strategy it does if it takes no strategy, and has one way to combine.
+// Whether a trainer of this kind combines gradients on these devices canonically. With an empty
+// `allreduce` it does if the trainer takes no strategy and its only way to combine is canonical.
 bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
                           const std::vector<DeviceSpec>& devices);
 

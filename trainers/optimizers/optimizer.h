@@ -42,7 +42,7 @@ struct UpdatedParts {
   std::function<std::vector<Node*>(std::span<Node* const>)> gather;
 };
 
-// A value: copies are equal. The same optimizer may serve several graphs.
+// A value type: copies are equal. The same optimizer may be used in several graphs.
 class Optimizer {
  public:
   // The arguments of Rule::update: one variable, and what its update is built from.
@@ -225,7 +225,7 @@ Node& apply_to_towers(const GradientTable& gradients, At at,
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates, named as
-// At says, or "train_op". Those of towers with variables of their own are called
+// At says, or "train_op". If towers have separate variables, their updates are called
 // <name>/apply_gradients, tower1/<name>/apply_gradients and so on.
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
                       OptimizerSlots slots = OptimizerSlots::kMake,

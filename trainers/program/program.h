@@ -14,7 +14,7 @@ namespace belfry {
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
-// An error that ends run_program() with an exit code of its own.
+// An error with the exit code that run_program() is to return.
 class ExitError : public Error {
  public:
   ExitError(int code, ErrorFields fields) : Error(std::move(fields)), code_(code) {}
@@ -37,7 +37,7 @@ void keep_freed_memory();
 // The arguments after argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
-// The line that run_program() prints for an error, without its end: "error: no such file".
+// The line that run_program() prints for an error, without the line break: "error: no such file".
 std::string error_line(const std::exception& error);
 
 // Calls body() and returns its exit code. An exception becomes one line "error: ..." on standard

@@ -3,9 +3,8 @@
 // The data is the message Event of TensorFlow's event.proto, which proto_message.h encodes.
 //
 // TensorBoard reads the files of a directory in the order of their names and never goes back. So
-// each run has a file of its own, and names end in a number that grows:
-// events.out.tfevents.00000001 and so on. They hold neither time nor host, which would come first
-// and need not grow.
+// each run has its own file, and names end in a number that grows: events.out.tfevents.00000001 and
+// so on. They hold neither time nor host, which would come first and need not grow.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -34,8 +34,8 @@ class HashLog final : public Callback {
 struct Parting {
   std::int64_t compared = 0;                   // steps that both have
   std::optional<std::int64_t> equal, differs;  // the last equal step, and the first that differs
-  // Names that differ then, in the order of the graph: "the gradient of fc0/W" and so on, then
-  // "fc0/W".
+  // What differs after that step, in the order of the graph: "the gradient of fc0/W" and so on,
+  // then "fc0/W".
   std::vector<std::string> variables;
 };
 

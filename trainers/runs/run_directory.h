@@ -67,7 +67,7 @@ class RunDirectory {
 
   // Replaces a file atomically.
   void write(std::string_view name, const std::string& text);
-  // Writes the trace of a step, as a file of its own.
+  // Writes the trace of a step to its own file.
   void write_trace(std::int64_t step, const std::string& text);
   // The content of a file; none if it is missing.
   std::optional<std::string> read(std::string_view name) const;
@@ -95,7 +95,7 @@ std::string checkpoint_in(const std::string& path, std::int64_t step);
 std::optional<JsonValue> run_config(FileSystem& files, const std::string& path);
 
 // Makes `outputs` refuse every file that another flag would write over files or checkpoints of the
-// run in `path`. `written` names it, e.g. "--run_dir=DIR".
+// run in `path`. Errors name the run by `written`, e.g. "--run_dir=DIR".
 void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path);
 
 }  // namespace belfry

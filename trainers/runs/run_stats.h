@@ -24,7 +24,7 @@ struct MetricStats {
 
 struct RunStats {
   std::string name;                  // the name of the run's directory
-  std::vector<MetricStats> metrics;  // in the order in which they were asked for
+  std::vector<MetricStats> metrics;  // in the requested order
 };
 
 // Takes the bytes of a file in pieces. If steps go back, because a run was resumed, the later lines

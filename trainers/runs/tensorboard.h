@@ -22,7 +22,7 @@ struct TensorBoardOptions {
 // runs, and draws equal tags into one chart. The tags:
 //   train       after each step: "loss", each metric by its name, "learning_rate",
 //               "examples_per_second"; values of a MemoryWatch by their names; trainable variables
-//               by their names, if histograms are asked for
+//               by their names, if histograms are requested
 //   validation  after each evaluation: "loss", each metric by its name
 // Metrics that callbacks set are points of validation if their names begin with "validation_",
 // which is left out; else of train. A point stands at the number of complete steps. A resumed run

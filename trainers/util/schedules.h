@@ -57,10 +57,10 @@ RateSchedule step_schedule(std::vector<TrainingTime> times, double factor = 0.1)
 // share x of the time, (1 + cos(pi x)) / 2 of the way is left.
 RateSchedule linear_schedule(double to = 0, std::optional<TrainingTime> until = {});
 RateSchedule cosine_schedule(double to = 0, std::optional<TrainingTime> until = {});
-// Tensorpack's ScheduledHyperParamSetter. The rate of a point takes effect after so many epochs (or
-// steps), and at once for time 0. Before the first point the base rate holds. interpolated_schedule
-// changes the rate after each whole epoch, along lines from point to point, and keeps it after the
-// last point.
+// Tensorpack's ScheduledHyperParamSetter. The rate of a point takes effect after its number of
+// epochs (or steps); for time 0, at once. Before the first point the base rate holds.
+// interpolated_schedule changes the rate after each whole epoch, along lines from point to point,
+// and keeps it after the last point.
 RateSchedule piecewise_schedule(std::vector<RatePoint> points);
 RateSchedule interpolated_schedule(std::vector<RatePoint> points);
 
