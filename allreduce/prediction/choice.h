@@ -52,8 +52,8 @@ struct ChoiceOptions {
 };
 
 // Predicts, with each bucket size, those of `strategies` that are canonical for these devices, or
-// all of them. Predicts buckets as if all gradients were ready. On a tie the first is best. Throws
-// InvalidArgument with all refusals if none can be used.
+// all of them (ChoiceOptions::any). Buckets are predicted as if all gradients were ready. On a tie
+// the first wins. Throws InvalidArgument with all refusals if none can be used.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
                                const std::vector<DeviceSpec>& devices,

@@ -34,8 +34,8 @@ struct GradientMix {
 
 // Follows the gradients of a table into tensors that are made of them: from a requested tensor back
 // to the gradients, and no further. Looks at no values. Shapes of gradients (Op::metadata) are not
-// parts. An op that joins gradients counts as a scale, unless it adds them or lays them side by
-// side.
+// parts. An op that combines gradients otherwise than by adding them or laying them side by side
+// counts as scaling them by each other.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);

@@ -156,9 +156,10 @@ class GpuCommunicators {
   // refuses the call, or does not finish it within the limit.
   virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                           const std::atomic<bool>& failed) = 0;
-  // Enqueues in the rank's stream everything that it sends to other ranks and receives, or what is
-  // gathered instead. Peers are ranks of all processes; the caller does what `kept` says. Each
-  // message meets its counterpart in the peer, in order. Otherwise like all_reduce().
+  // Enqueues in the rank's stream all its messages to and from other ranks, or the all-gather that
+  // replaces them (Exchange::gathered). Peers are numbered over all processes. The caller makes the
+  // copies in `kept`. Each message meets its counterpart in the peer, in order. Otherwise like
+  // all_reduce().
   virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                         const std::atomic<bool>& failed) = 0;
   // Throws CommError if a rank has failed. Any thread may call it.

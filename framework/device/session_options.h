@@ -92,8 +92,8 @@ struct SessionOptions {
   // How long threads of a step on GPUs poll for its end, or for work to enqueue, before they sleep,
   // in a run and between two. A thread that sleeps wakes 50 us or more too late. By default 4 ms if
   // this process has more cores than the step has threads (gpu_spin()), else 0.02 ms, as on CPUs. A
-  // polling thread yields its core to others that want it. Threads poll longer steps every 20 us
-  // from then on. 0 keeps the cores of a loaded host free.
+  // polling thread yields its core to others that want it. If a step takes longer, threads then
+  // poll every 20 us. 0 keeps the cores of a loaded host free.
   std::optional<double> gpu_spin_ms = {};
 
   // Processes.

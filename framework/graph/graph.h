@@ -101,8 +101,8 @@ class Graph {
     return names_.unique(name, mark_as_used ? NameTable::Use::kScope : NameTable::Use::kPeek);
   }
 
-  // The gradients that strategies have combined so far. compile() checks that steps feed and apply
-  // each one whole.
+  // The gradients that strategies have combined so far. compile() checks that no step feeds or
+  // applies one for only some of the towers.
   void record(CombinedGradient combined) { combined_.push_back(std::move(combined)); }
   std::span<const CombinedGradient> combined_gradients() const { return combined_; }
 

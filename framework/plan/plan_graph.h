@@ -188,8 +188,8 @@ struct PlanGraph {
   std::map<const Node*, const Node*> gathered_first;
 
   const PlanNode& node(NodeIndex n) const { return nodes[n]; }
-  // The plan node that stands for a node of the graph, or none. Nodes that carry, copy or feed its
-  // outputs do not count.
+  // The plan node that stands for a node of the graph, or none. Nodes that only transfer, copy or
+  // feed its outputs do not count.
   NodeIndex find(const Node& node) const;
   // The type of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }

@@ -19,8 +19,7 @@ class Evaluator;
 // data it does nothing. An evaluation that is interrupted between two batches does not count.
 class Evaluation final : public Callback {
  public:
-  // `look` is called before each batch, and may call TrainingLoop::interrupt(); empty: nothing
-  // does.
+  // `look` is called before each batch, and may call TrainingLoop::interrupt(). It may be empty.
   explicit Evaluation(Console& console, std::function<void(Trainer&)> look = {});
   ~Evaluation() override;
   CallbackPhase phase() const override { return CallbackPhase::kEvaluate; }

@@ -16,7 +16,7 @@
 
 namespace belfry {
 
-// Compiles predictors, which are equal but for their devices, for `batch` samples each. Feeds: the
+// Compiles predictors, which differ only in their devices, for `batch` samples each. Feeds: the
 // inputs of each in order. Fetches: the loss and metrics of each.
 CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
                                  std::int64_t batch);

@@ -34,7 +34,7 @@ struct CheckpointDifference {
   std::size_t equal = 0;  // tensors with the same bits
 
   bool none() const;
-  // Lines, each with its end.
+  // Lines, each with a line break.
   std::string text() const;
   // {a, b, equal: bool, equal_tensors, only_a, only_b, types: [{name, a, b}], values: [{name,
   // elements, differing, first, incomparable, largest, relative}]}.

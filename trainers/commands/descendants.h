@@ -1,4 +1,4 @@
-// The processes that come from this one.
+// Finds the processes that descend from this one.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -25,12 +25,12 @@ struct Descendant {
   static bool has(std::uint64_t signals, int signal) { return (signals >> (signal - 1) & 1) != 0; }
 };
 
-// From now on, a process that comes from this one becomes its child when its own parent ends. So
-// descendants() always finds it, whatever process group, session or environment it has.
+// From now on, a descendant of this process becomes its child when the descendant's own parent
+// ends. So descendants() always finds it, whatever process group, session or environment it has.
 void adopt_orphans();
 
-// The processes that this one has started, those that these have started, and so on, but nothing
-// that comes from `spared`. Empty where the system lists no processes (/proc).
+// The processes that this one has started, those that these have started, and so on, but not those
+// in `spared` and their descendants. Empty where the system lists no processes (/proc).
 std::vector<Descendant> descendants(std::span<const pid_t> spared);
 
 }  // namespace belfry

@@ -27,7 +27,7 @@ struct LocalProcessesOptions {
   std::chrono::milliseconds patience{8'000};
 };
 
-// What the processes of a command share, also those of its restarts.
+// What all processes of a command share, including those of its restarts.
 struct CommandServices {
   ForwardedSignals& signals;
   const OrphanWatch& orphans;

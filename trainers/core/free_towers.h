@@ -40,7 +40,7 @@ class FreeTowers {
 
   // Waits for the end of the next round, and sets `metrics` to the means over its tower steps, the
   // loss first. Towers may be up to one round ahead. `left` is how many rounds, this one included,
-  // may begin before the next call; with 1 all towers are idle afterwards. `rate` holds for tower
+  // may begin before the next call; with 1 all towers are idle afterwards. `rate` applies to tower
   // steps that begin from now on. Throws the first error of a tower; the others stop before their
   // next step.
   void next(double rate, std::int64_t left, std::span<NamedValue> metrics);

@@ -1,4 +1,4 @@
-// The data of a PNG before they are decoded.
+// Checks the data of a PNG before they are decoded.
 #pragma once
 #include <cstddef>
 #include <span>

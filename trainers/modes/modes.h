@@ -14,7 +14,7 @@ struct Mode {
   std::string trainer;         // as --trainer
   std::string allreduce = {};  // as --allreduce, "auto" too; "" for trainers that combine nothing
   int gradient_repacking = 0;
-  std::optional<double> bucket_mb = {};     // none: as in the options, unless packed
+  std::optional<double> bucket_mb = {};  // none: that of the options, or 0 if gradients are packed
   bool fuse = true, share_replicas = true;  // false: off, whatever the options say
   std::string async = {};                   // as --async; "": as in the options
   bool operator==(const Mode&) const = default;

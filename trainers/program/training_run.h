@@ -95,7 +95,7 @@ class TrainingRun {
   std::string written_;
   std::string searched_;                 // the run or checkpoint to resume from
   std::vector<std::string> candidates_;  // its checkpoints, the newest first
-  int looks_ = 0;                        // how often they were listed
+  int looks_ = 0;                        // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
   // begin() removes the old run (replaces_), or its checkpoints of the steps later_: from then on

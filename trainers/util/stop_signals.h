@@ -30,7 +30,7 @@ class StopSignals {
 
   // Forgets the request to save; a request to end stays.
   static StopRequests take();
-  // The request to end, as in take(), which forgets nothing here.
+  // The request to end, as take() returns it; this call clears nothing.
   static int signal();
 
  private:
