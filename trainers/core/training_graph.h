@@ -13,7 +13,7 @@ namespace belfry {
 struct TrainerKind;
 struct TrainerOptions;
 
-// What build_training_graph() builds a graph for, and borrows.
+// The arguments of build_training_graph(), which borrows them.
 struct TrainingGraphOptions {
   const TrainerKind& kind;        // where variables live, and how gradients change them
   const TrainerOptions& trainer;  // model, devices, optimizer and all that changes the graph

@@ -183,7 +183,7 @@ struct RmsPropOptions {
 };
 
 // RMSprop in PyTorch's form (rms_prop_update.h). Slots "RMSProp" (mean square) and "RMSProp_1"
-// (sum), also without momentum.
+// (sum, even if momentum is 0).
 Optimizer rms_prop(LearningRate rate, RmsPropOptions options = {});
 
 struct AdamOptions {

@@ -40,7 +40,8 @@ struct Report {
 
   struct Batches {
     std::int64_t global_batch_size = 0;
-    // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
+    // The result of k_dependence(): the JSON member k_dependent_because. The member k_independent
+    // is true if it is "".
     std::string k_dependent_because;
     // Metrics of the model whose values depend on the number of devices even if the bits of the
     // weights do not (metrics_by_devices()). The JSON member is metrics_depend_on_devices.

@@ -98,8 +98,8 @@ class TrainingRun {
   int looks_ = 0;                        // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
-  // begin() removes the old run (replaces_), or its checkpoints of the steps later_: from then on
-  // nothing can be refused.
+  // Whether begin() removes the old run, and the steps of its checkpoints that begin() removes
+  // otherwise. Everything that can be refused is refused before that.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
   std::string resumed_line_;                 // for people; "" for a run from the start
