@@ -21,9 +21,9 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log, and rank_N.error.json of one that fails
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
-  // How long the others have to end by themselves: after one has failed, after one has ended
-  // although all were asked to end, or after a second request. The time starts over when a process
-  // finishes an UnfinishedWrite (framework/base/end_process.h).
+  // How long the others have to end by themselves: after one has failed, after the first has ended
+  // on a request to end, or after a second request. The time starts over when a process finishes an
+  // UnfinishedWrite (framework/base/end_process.h).
   std::chrono::milliseconds patience{8'000};
 };
 
