@@ -57,7 +57,8 @@ void require_lone_task(const Environment& environment) {
           "alone in each task with mpi=off)");
 }
 
-// A meeting place beside one of RANK and WORLD_SIZE is from a launcher; the other one is lost.
+// If an address or port is set and only one of RANK and WORLD_SIZE, a launcher has set both, and
+// the other was lost.
 void require_all_of_launcher(const Environment& environment) {
   const auto says_alone = [&](std::string_view given) {
     return given == "WORLD_SIZE" && std::string_view(environment("WORLD_SIZE")) == "1";

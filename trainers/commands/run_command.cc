@@ -72,7 +72,7 @@ RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
   require<FlagError>(!word, "there is no '-- PROGRAM ...' behind the flags; put -- before '",
                      word ? shown(word) : "", "' (see --help)");
   std::vector<const char*> own(arguments.begin(), end);
-  // Words behind PROGRAM are no flags of this command.
+  // Words after PROGRAM are no flags of this command.
   const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
   if (has_program) own.push_back("PROGRAM");
   flags.help = parser.parse(own);

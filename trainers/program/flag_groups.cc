@@ -61,7 +61,7 @@ void read_lost_after(WatchOptions& watch, const WrittenFlag& flag) {
   watch.most_silent = static_cast<int>(std::ceil(std::min(seconds, kMostLostSeconds) / beat));
 }
 
-// A row without a field of its own type.
+// A row whose value is not simply one field.
 Option<TrainFlags> special_option(OptionRow row, void (*read)(TrainFlags&, const WrittenFlag&),
                                   JsonValue (*value)(const TrainFlags&) = nullptr) {
   Option<TrainFlags> option{std::move(row)};

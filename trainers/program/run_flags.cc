@@ -285,7 +285,7 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
 
 namespace {
 
-// Whether the run in the directory goes on, and not another that takes its place.
+// Whether the run in the directory is resumed, not replaced by another.
 bool goes_on_in_directory(const RunFlags& flags) {
   if (flags.directory.empty() || flags.resume == "never") return false;
   FileSystem& files = local_file_system();
