@@ -19,7 +19,7 @@ namespace belfry {
 struct Report {
   std::string program;
   JsonValue flags = JsonValue::object();    // the recipe's own
-  JsonValue options = JsonValue::object();  // those of rows, by name; each is a member
+  JsonValue options = JsonValue::object();  // the options of rows, by name; each becomes a member
   std::vector<DeviceSpec> devices;          // of all processes
   std::vector<std::string> hosts = {};      // of each process; empty for one that runs alone
   int threads = 0;
