@@ -41,9 +41,9 @@ class GradientPacker {
   std::unique_ptr<const GradientTable> packed_;
 };
 
-// The results of a strategy for gradients packed into packing.parts parts, or left as they are if
-// that is 0; then in buckets. Throws InvalidArgument with the packer's reason if gradients cannot
-// be packed.
+// Packs gradients into packing.parts parts (0: leaves them as they are), and returns the results of
+// a strategy for these, combined in buckets. Throws InvalidArgument with the packer's reason if
+// gradients cannot be packed.
 OutputRows combine_in_parts(const GradientTable& grads, const Strategy& strategy,
                             Reduction reduction, const Packing& packing);
 

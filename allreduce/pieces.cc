@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-// A sum that asks for no device, as beside a variable without one, lies where its colocation says,
+// A sum that requests no device, because its variable requests none, is placed by its colocation,
 // whatever device scopes are outside.
 Output divided_on(const GradientTable& sums, int tower, Output total, bool shared,
                   const std::function<Output(Output)>& divide) {

@@ -1,5 +1,5 @@
-// Helpers of strategies that work variable by variable, on pieces of tensors. Nodes go where the
-// device scopes in force say, but for quotients.
+// Helpers of strategies that work variable by variable, on pieces of tensors. The device scopes in
+// force place nodes, except the quotients of divided().
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -29,9 +29,9 @@ OutputRows by_variable(const GradientTable& grads, const F& combine) {
   return rows;
 }
 
-// Makes them from `combine(g, table)`, which gives the results of a table of the variables
-// groups[g]. Each variable is in one group; groups without variables are left out. Throws
-// InvalidArgument as GradientTable::with does.
+// Makes the results from `combine(g, table)`, which gets a table of the variables groups[g] and
+// returns their results. Each variable is in one group; groups without variables are left out.
+// Throws InvalidArgument as GradientTable::with does.
 template <class F>
 OutputRows by_group(const GradientTable& grads, const std::vector<std::vector<int>>& groups,
                     const F& combine) {
@@ -54,8 +54,8 @@ OutputRows by_group(const GradientTable& grads, const std::vector<std::vector<in
 // it is divided where it is.
 OutputRows divided(const GradientTable& sums, const std::function<Output(Output sum)>& divide);
 
-// Elements of variable v. Throws InvalidArgument naming the gradient and `who` needs its shape, if
-// the shape is not known.
+// The number of elements of variable v. If its shape is unknown, throws InvalidArgument naming the
+// gradient and `who`, which needs the shape.
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who);
 
 // The tensor with one dimension. Its shape must be known.

@@ -20,11 +20,12 @@ inline constexpr int kMostInSmallPack = 10;
 // Which tensors are combined in place of gradients, and when. Each element is summed as it is
 // without packing.
 struct Packing {
-  // Runs of f32 gradients of at most so many bytes are laid end to end (small_tensors.h); 0: none.
+  // Runs of f32 gradients, each of at most this many bytes, are laid end to end (small_tensors.h);
+  // 0: none.
   std::int64_t small_bytes = 0;
   int small_group = kMostInSmallPack;  // the most gradients in one run
-  int parts = 0;  // all gradients are cut into so many parts (gradient_packer.h); 0: they are not
-  // Tensors are combined in buckets of at most so many MiB (buckets.h); 0: there are none.
+  int parts = 0;  // all gradients are cut into this many parts (gradient_packer.h); 0: they are not
+  // Tensors are combined in buckets of at most this many MiB (buckets.h); 0: there are none.
   double bucket_mb = 0;
 };
 
@@ -41,18 +42,18 @@ struct ReduceOptions {
 };
 
 // To add a strategy: derive, override sum() and, if the result is canonical, canonical(). Register
-// it from a file of its own (naive.cc is an example).
+// it in its own file (naive.cc is an example).
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // The combined gradients: each at(t, v) is the sum or mean of the table's over all towers. The
-  // table of a single tower is returned unchanged. Equal constant weights (for sums: ones) are
-  // dropped, so they change no bit. Throws InvalidArgument
+  // The combined gradients: each at(t, v) is the sum or mean of variable v's gradients over all
+  // towers. The table of a single tower is returned unchanged. Equal constant weights (for sums:
+  // ones) are dropped, so they change no bit. Throws InvalidArgument
   // * if the strategy does not support that many towers, or gives results of another layout;
   // * for 16-bit gradients, unless they are combined in f32 and rounded once;
   // * unless there is one scalar weight per tower, or none;
-  // * if gradients cannot be packed as asked for.
+  // * if gradients cannot be packed as requested.
   GradientTable reduce(const GradientTable& grads, const ReduceOptions& options = {},
                        At at = {}) const;
 
@@ -77,10 +78,10 @@ class Strategy {
 
   // results[t][v] for tower t, of a table that reduce() has checked and perhaps packed: the sums,
   // or the sums divided once by the number of towers (not multiplied by a rounded reciprocal).
-  // There are at least two towers, of all processes. Towers may share an Output. By default sum(),
-  // divided on the tower's device. If several towers share a sum, it is divided there. To be
-  // overridden in place of sum() if the two differ little: the strategy divides on its way, or
-  // leaves that to another one.
+  // There are at least two towers, counting those of all processes. Towers may share an Output. By
+  // default sum(), divided on the tower's device. If several towers share a sum, it is divided
+  // there. Override it instead of sum() if the strategy divides on its way, or leaves the division
+  // to another strategy.
   virtual OutputRows combine(const GradientTable& grads, Reduction reduction) const;
 
  private:

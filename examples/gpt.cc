@@ -42,7 +42,7 @@ std::vector<OwnOption> flags_of(Tokens& tokens, TextSamples& samples, double& sm
                      [](double x) { return x >= 0 && x <= 1114112; }}},
           {.name = "sample",
            .variable = &samples.options.begin,
-           .text = "what samples of text go on from, after each epoch, and at once "
+           .text = "the beginning that samples of text continue, after each epoch, and at once "
                    "if the run in --run_dir has ended"},
           label_smoothing_flag(smoothing)};
 }

@@ -1,5 +1,5 @@
-// Weights of tensors, such as the numbers of samples behind gradients. A tensor of weight 0 is
-// ignored, whatever it holds.
+// Multiplies tensors by weights, such as the number of samples of a gradient. A tensor of weight 0
+// is ignored, whatever it holds.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

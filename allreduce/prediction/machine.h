@@ -58,9 +58,9 @@ struct MachineDescription {
 //  "links": [{"devices": ["gpu:0", "gpu:1"], "latency_us": 9, "gbps": 18}, ...],
 //  "other_links": {"latency_us": 20, "gbps": 7, "bus": "host"}}
 // describes devices with separate memories; "other_links" covers all pairs that "links" leaves out.
-// The host, one device at most, is cpu:0. Without both members, all devices share one memory.
-// Further members, all optional: "workers" [0], "run_us" [0], "wake_us" [0], "launch_us" [5],
-// "wait_us" [0], "share_us" [0], and "bandwidth", a list of {"bytes", "one_gbps", "all_gbps",
+// The host, one device at most, is cpu:0. Without "links" and "other_links", all devices share one
+// memory. Further members, all optional: "workers" [0], "run_us" [0], "wake_us" [0], "launch_us"
+// [5], "wait_us" [0], "share_us" [0], and "bandwidth", a list of {"bytes", "one_gbps", "all_gbps",
 // "other_gbps", "write", "rewrite"} [500 for any size]. Throws InvalidArgument naming the member
 // that is missing, unknown or out of range.
 MachineDescription parse_machine(const JsonValue& json);

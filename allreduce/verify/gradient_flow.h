@@ -16,8 +16,8 @@ struct GradientMix {
 
   int kind = kNone;  // one of these, or the variable
   int variable = kNone, other = kNone;
-  // How often the gradient of a tower is part of it: at most, and at least in case other parts lie
-  // next to it.
+  // How often a tower's gradient is contained in an element: at most `times`, and at least `least`.
+  // They may differ if the tensor has several parts side by side.
   struct Part {
     int tower;
     int times, least;
@@ -34,8 +34,8 @@ struct GradientMix {
 
 // Follows the gradients of a table into tensors that are made of them: from a requested tensor back
 // to the gradients, and no further. Looks at no values. Shapes of gradients (Op::metadata) are not
-// parts. An op that joins gradients counts as a scale, unless it adds them or lays them side by
-// side.
+// parts. An op that combines gradients otherwise than by adding them or laying them side by side
+// counts as scaling them by each other.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);
@@ -43,7 +43,7 @@ class GradientFlow {
   // The gradients that a tensor is made of. Equal outputs of a collective have equal ones.
   struct Found {
     std::shared_ptr<const GradientMix> mix;  // never null
-    int home = -1;     // the tower next to whose gradient a collective has put it, or -1
+    int home = -1;  // of a collective's output: the tower of the input in the same place; else -1
     bool even = true;  // mix->even()
     // Each tower's gradient is in it once; if the mix is not exact, at least once.
     bool whole = false;

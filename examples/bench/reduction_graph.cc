@@ -70,7 +70,7 @@ ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy, Gradien
   return reduced;
 }
 
-// The values of all variables behind their nodes; `nodes` are of all towers, tensor by tensor.
+// The values of all variables after these nodes; `nodes` are of all towers, tensor by tensor.
 GradientRows ReductionGraph::rows_behind(const std::vector<Node*>& nodes) {
   GradientRows rows = rows_;
   for (std::size_t t = 0; t < rows.size(); ++t)

@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-// The mode of a strategy. Its trainer is the one asked for, else the replicated one, else the one
+// The mode of a strategy. Its trainer is the requested one, else the replicated one, else the one
 // that takes the strategy by default, else any that takes it.
 Mode mode_for(const std::string& strategy, const std::string& trainer, int repacking) {
   std::vector<std::string> trainers = trainer_names();

@@ -1,4 +1,4 @@
-// Times an all-reduce with the updates behind it, with and without fusing and sharing of replicas.
+// Times an all-reduce with the updates after it, with and without fusing and sharing of replicas.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -35,7 +35,7 @@ std::string lower(std::string_view text);
 // The parts between separators: n separators make n + 1 parts, empty ones too. Views of `text`.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
-// The last `digits` lower-case hexadecimal digits, zeros in front.
+// The last `digits` lower-case hexadecimal digits, padded with zeros.
 std::string hex(std::uint64_t value, std::size_t digits);
 
 // The candidate with the smallest edit distance to `word`, or "" when none is close enough to be

@@ -45,8 +45,8 @@ struct SaveOptions {
 };
 
 struct RestoreOptions {
-  // Variables that may be missing. From the checkpoint: they keep their values. From the graph:
-  // their tensors are left out silently.
+  // Variables that may be missing in the checkpoint or in the graph. In the first case they keep
+  // their values; in the second their tensors are left out silently.
   std::vector<std::string> optional = {};
   // Strict: every tensor must have its variable, as when the same model and optimizer resume.
   bool strict = false;

@@ -17,9 +17,9 @@ struct PieceOptions {
   Cuts cuts;
   bool whole = false;  // the output is a whole row, of which only the piece is written
 };
-// The sum, or mean over all towers, of a piece over covering nodes. Nodes of this process are in
-// its whole rows `own`. Nodes of other processes, in order, are the rows of the matrix `others`, as
-// messages bring them.
+// The sum, or mean over all towers, of one piece over all covering nodes (covering_nodes.h). `own`
+// has whole rows, one for each covering node of this process. `others` is a matrix with the piece
+// of each covering node of the other processes, in order, as messages bring them.
 Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
                   At at = {});
 // For kernels of kAddPieces, which add along the tree with a stack. They push the piece of each

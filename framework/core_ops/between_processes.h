@@ -10,11 +10,12 @@
 
 namespace belfry {
 
-// The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
-// process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
-// process adds one piece of the row (reduce-scatter), and sends it to the others (all-gather). All
-// get the same tensor. Processes may add within hosts first (adds_within_hosts()). Tensors then
-// have multiples of even_unit() elements, so that all processes build nodes of one shape.
+// The canonical sum over the towers of all processes, or their mean. `own` has one sum for each
+// covering node of this process (covering_nodes.h): 1-D tensors of one type. The process has
+// `towers` towers. Each process adds one piece of the row (reduce-scatter), and sends it to the
+// others (all-gather). All get the same tensor. Processes may add within hosts first
+// (adds_within_hosts()). Tensors then have multiples of even_unit() elements, so that all processes
+// build nodes of one shape.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 // Like sum_over_processes(), but each process keeps only its own piece: a reduce-scatter.

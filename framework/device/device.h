@@ -40,8 +40,9 @@ struct Device {
   Allocator memory;
 };
 
-// Makes CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for types,
-// counts, numbers of logical GPUs, visible devices or limits that name no device.
+// Makes CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for impossible
+// types, counts, numbers of logical GPUs or visible devices, and for limits of devices that do not
+// exist.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
 
 // "Device mapping:" and a line per GPU device, as TensorFlow writes it, or "Device mapping: no

@@ -156,12 +156,13 @@ class GpuCommunicators {
   // refuses the call, or does not finish it within the limit.
   virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                           const std::atomic<bool>& failed) = 0;
-  // Enqueues in the rank's stream everything that it sends to other ranks and receives, or what is
-  // gathered instead. Peers are ranks of all processes; the caller does what `kept` says. Each
-  // message meets its counterpart in the peer, in order. Otherwise like all_reduce().
+  // Enqueues in the rank's stream all its messages to and from other ranks, or the all-gather that
+  // replaces them (Exchange::gathered). Peers are numbered over all processes. The caller makes the
+  // copies in `kept`. Each message meets its counterpart in the peer, in order. Otherwise like
+  // all_reduce().
   virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                         const std::atomic<bool>& failed) = 0;
-  // Throws CommError if a rank has failed since. Any thread may call it.
+  // Throws CommError if a rank has failed. Any thread may call it.
   virtual void check() = 0;
   // After this, nothing in any stream waits for another rank. Call it while no thread is in another
   // function, and call no other function afterwards.
@@ -181,8 +182,8 @@ class GpuKernelMaker {
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen or was given, as the text of a file.
   virtual std::string algorithms(bool deterministic) const = 0;
-  // Takes choices from such a text before kernels need them. Throws InvalidArgument naming `path`
-  // for any other text.
+  // Takes choices from a text like that of algorithms(), before kernels need them. Throws
+  // InvalidArgument naming `path` for any other text.
   virtual void give_algorithms(bool deterministic, std::string_view text,
                                const std::string& path) const = 0;
 };

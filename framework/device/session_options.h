@@ -61,8 +61,9 @@ struct SessionOptions {
   // for gradients, instead of keeping it.
   bool fuse = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space share one storage. They must first
-  // appear in the same plan, and all plans must write them alike. Before a plan that does not, or a
-  // write() to one of them, each gets its own. Neither this nor `fuse` changes a bit of any value.
+  // appear in the same plan, and all plans must write them alike. Before a plan that writes them
+  // differently, or a write() to one of them, each replica gets its own storage. Neither this nor
+  // `fuse` changes a bit of any value.
   bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
@@ -91,8 +92,8 @@ struct SessionOptions {
   // How long threads of a step on GPUs poll for its end, or for work to enqueue, before they sleep,
   // in a run and between two. A thread that sleeps wakes 50 us or more too late. By default 4 ms if
   // this process has more cores than the step has threads (gpu_spin()), else 0.02 ms, as on CPUs. A
-  // polling thread yields its core to others that want it. Threads poll longer steps every 20 us
-  // from then on. 0 keeps the cores of a loaded host free.
+  // polling thread yields its core to others that want it. If a step takes longer, threads then
+  // poll every 20 us. 0 keeps the cores of a loaded host free.
   std::optional<double> gpu_spin_ms = {};
 
   // Processes.

@@ -20,8 +20,8 @@ struct DeviceSetter {
   // Must not add nodes.
   virtual DeviceSpec place(const Node& node) = 0;
   virtual std::string str() const = 0;
-  // The loads by which place() decides, if it does: elements per device so far. A variable keeps
-  // the loads from just before its placement, for explanations.
+  // The loads by which place() decides, if it uses any: elements per device so far. A variable
+  // keeps the loads from just before its placement, for explanations.
   virtual std::map<std::string, std::int64_t> load() const { return {}; }
 };
 

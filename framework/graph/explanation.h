@@ -45,7 +45,8 @@ struct Explanation {
   std::string requested;  // "" for none
   std::string device;     // "" where only the graph is known
   std::vector<Scope> scopes;
-  // The nodes that must share its device, without itself. Graph::explain gives the groups it names.
+  // The nodes that must share its device, without itself. From Graph::explain: the colocation
+  // groups that it requests.
   std::vector<std::string> colocation;
   std::vector<Pull> pulls;
   std::vector<Candidate> candidates;

@@ -57,9 +57,9 @@ class Graph {
   // change.
   void extend(Node& open, std::span<const Output> inputs);
   // Closes all open nodes, and reorders the nodes from number `first` on, so that ids are a
-  // topological order again. The order is by how many of the open nodes are on the longest path to
-  // a node, else as before. Nodes before `first` must not be open. Throws InvalidArgument naming
-  // their lines if open nodes wait for each other.
+  // topological order again. Nodes are sorted by the largest number of open nodes on a path to
+  // them; otherwise they keep their order. Nodes before `first` must not be open. Throws
+  // InvalidArgument naming their lines if open nodes wait for each other.
   void close(std::size_t first);
   // The first open node, or null.
   const Node* open() const { return open_.empty() ? nullptr : open_.front(); }
@@ -101,8 +101,8 @@ class Graph {
     return names_.unique(name, mark_as_used ? NameTable::Use::kScope : NameTable::Use::kPeek);
   }
 
-  // The gradients that strategies have combined so far. compile() checks that steps feed and apply
-  // each one whole.
+  // The gradients that strategies have combined so far. compile() checks that no step feeds or
+  // applies one for only some of the towers.
   void record(CombinedGradient combined) { combined_.push_back(std::move(combined)); }
   std::span<const CombinedGradient> combined_gradients() const { return combined_; }
 

@@ -67,7 +67,7 @@ struct EagerFrame {};
 struct Autocasting {
   DType compute = DType::kF32;  // the type of products; f32: nothing is cast
   bool tf32 = false;            // NodeOrigin::tf32
-  // Makes the casts: the op is in a higher layer.
+  // Makes the casts. It is a function pointer because the op is in a higher layer.
   Output (*cast)(Output x, DType dtype, At at) = nullptr;
 };
 

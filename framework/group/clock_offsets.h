@@ -13,8 +13,8 @@ struct ClockOffset {
   std::int64_t offset = 0, error = 0;
 };
 
-// The offsets by rank. All processes call it, in one order with other calls. Rank 0 asks each other
-// process for its time repeatedly, and keeps the answer that came back soonest.
+// The offsets by rank. All processes call it, in the same order relative to other calls. Rank 0
+// asks each other process for its time repeatedly, and keeps the answer that came back soonest.
 std::vector<ClockOffset> clock_offsets(ProcessGroup& group);
 
 }  // namespace belfry

@@ -37,9 +37,10 @@ struct WatchOptions {
 };
 
 // Forwards to the wrapped group. Each function throws CommError naming a lost process. A process is
-// lost if its heartbeats stop, unless the system shows it as stopped. It is also lost if it has
-// left while messages to or from it are under way, except for parts: it serves these until all have
-// left. All later calls throw the first error again. By then the group has forgotten all messages.
+// lost if its heartbeats stop, unless the system shows it as stopped. It is also lost if it leaves
+// while messages to or from it are under way. Messages of PartServer do not count, because a
+// process serves these until all have left. All later calls throw the first error again. By then
+// the group has forgotten all messages.
 class FailureDetector final : public ProcessGroup {
  public:
   // `find` answers other processes (part_server.h); null: nobody asks.
@@ -57,12 +58,13 @@ class FailureDetector final : public ProcessGroup {
   void send(GroupMessage& message) override;
   void receive(GroupMessage& message) override;
   void sum(GroupMessage& message, DType dtype) override;
-  // Who calls it waits for messages, until end_wait().
+  // From this call until end_wait(), the caller counts as waiting for messages.
   bool poll() override;
   std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
   bool forget_messages() noexcept override;
   void end_others(const std::string& reason) noexcept override;
-  // They throw this error by throw_reason(). It is attributed to this process if it names none.
+  // The other processes throw this error (throw_reason()). If it names no process, it counts as
+  // this one's.
   void end_others(ErrorFields error) noexcept;
 
   // Makes all later calls throw the error, unless something failed before.

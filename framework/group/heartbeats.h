@@ -25,8 +25,8 @@ class PeerHeartbeats {
   // `doing` says what this process does in a step; empty between two steps. Called per heartbeat.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
   bool in_step() const { return doing_ && !doing_().empty(); }
-  // How long this process has waited for others while nothing moved, and for whom: "rank 3, node7";
-  // 0: it does not wait. The next heartbeat has it.
+  // Sets how long this process has waited for others while nothing moved, and for whom: "rank 3,
+  // node7"; 0: it does not wait. The next heartbeat reports it.
   void note_wait(std::chrono::milliseconds length, std::string whom) {
     wait_ = length;
     awaited_ = std::move(whom);
@@ -38,8 +38,8 @@ class PeerHeartbeats {
   void hear();
   // Sends a heartbeat to all that have received the one before. `last`: no more follow.
   void send(bool last = false);
-  // Announces that this process no longer needs the others. It still sends heartbeats, and what
-  // they ask for.
+  // Announces that this process no longer needs the others. It still sends heartbeats, and answers
+  // their requests.
   void leave();
   bool all_sent() const;
   bool all_left() const;

@@ -58,7 +58,8 @@ void require_lone_task(const Environment& environment) {
           "alone in each task with mpi=off)");
 }
 
-// A meeting place beside one of RANK and WORLD_SIZE is from a launcher; the other one is lost.
+// If an address or port is set and only one of RANK and WORLD_SIZE, a launcher has set both, and
+// the other was lost.
 void require_all_of_launcher(const Environment& environment) {
   const auto says_alone = [&](std::string_view given) {
     return given == "WORLD_SIZE" && std::string_view(environment("WORLD_SIZE")) == "1";
@@ -165,7 +166,7 @@ std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptio
   return processes;
 }
 
-std::string sign_of_others(const Environment& environment) {
+std::string launcher_variables(const Environment& environment) {
   const char* const mpi = mpi_size_variable(environment);
   const char* const size = mpi                        ? mpi
                            : has_ranks(environment)   ? "WORLD_SIZE"

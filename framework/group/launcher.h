@@ -32,10 +32,10 @@ struct LauncherFound {
 // set, or SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet.
 LauncherFound find_launcher(const Environment& environment);
 
-// The variables, with their values, by which a launcher says that it has started several processes:
-// "RANK=1 and WORLD_SIZE=2". "" if none says so. Throws InvalidArgument as find_launcher() does for
-// an impossible value.
-std::string sign_of_others(const Environment& environment);
+// The environment variables which show that a launcher has started several processes, with their
+// values: "RANK=1 and WORLD_SIZE=2". "" if there are none. Throws InvalidArgument as
+// find_launcher() does for an impossible value.
+std::string launcher_variables(const Environment& environment);
 
 // Joins the other processes; null if this one was started alone. Throws CommError if MPI's number
 // of processes is not the launcher's.

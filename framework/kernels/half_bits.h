@@ -25,7 +25,8 @@ BELFRY_HD std::uint16_t narrow_f16(float value) {
   std::uint32_t result;
   if (rest > 0x7f800000u) {
     result = 0x7e00u | (rest >> 13 & 0x3ffu);
-  } else if (rest >= 0x477ff000u) {  // from 65520 up, halfway to what would be next
+  } else if (rest >= 0x477ff000u) {  // from 65520 up, halfway between the largest f16 and the next
+                                     // power of two
     result = 0x7c00u;
   } else if (rest >= 0x38800000u) {  // 2^-14: normal
     result = (rest - (112u << 23) + 0xfffu + (rest >> 13 & 1u)) >> 13;

@@ -35,7 +35,8 @@ class Placement {
   // saying why it cannot be placed.
   std::vector<int> devices(const Node& node) const;
   int device(const Output& output) const;
-  // Whether the node was placed after most others: a generator, or a collective of one.
+  // Whether the node was placed after nodes with inputs: it is a generator (placer.h), or a
+  // collective whose input is one.
   bool late(const Node& node) const { return late_[at(node.id())] != 0; }
 
   // Whether this is still the placement of the graph.

@@ -6,7 +6,7 @@
 // are, if they agree, else to the first candidate. A variable that has memory stays where it is. A
 // fed tensor is where it would be computed.
 //
-// Two rules are not TensorFlow's. A collective has no device of its own: its outputs are where its
+// Two rules are not TensorFlow's. A collective has no single device: its outputs are where its
 // inputs are, and its request is ignored. Nodes colocated with it go where its first output is, if
 // they can. Nodes that cannot be placed have no device, and do not count as consumers. Plans that
 // contain them fail, while TensorFlow refuses every run of their graph.

@@ -108,15 +108,15 @@ class MemoryCount {
     const PlanNode& node = plan_.node(value.node);
     if (node.op->storage || !seen_.insert(value).second) return;
     gradients_.insert(plan_.buffer(value));
-    if (node.node->origin().forward && !carries(node)) return;
+    if (node.node->origin().forward && !copies(node)) return;
     if (!followed_.insert(value.node).second) return;  // a collective has an output per tower
     for (const Value& input : node.inputs) note_gradient(input);
   }
 
-  // Whether the node carries a tensor of another node, which is `node.node`.
-  static bool carries(const PlanNode& node) {
-    const Op* const carriers[] = {&kCopy, &kTransfer, &kGatherShards, &kSumShards};
-    return std::ranges::find(carriers, node.op) != std::end(carriers);
+  // Whether the node only copies, joins or adds tensors of another node, which is `node.node`.
+  static bool copies(const PlanNode& node) {
+    const Op* const copying[] = {&kCopy, &kTransfer, &kGatherShards, &kSumShards};
+    return std::ranges::find(copying, node.op) != std::end(copying);
   }
 
   void find_uses() {

@@ -110,10 +110,11 @@ inline bool draws(const PlanNode& node) {
   return node.op->random && node.inputs.empty() && node.op->split == WorkSplit::kElements;
 }
 
-// The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
-// participants there. Or the node of a GPU that sends to other processes and receives
-// (Op::exchange): then it is rank 0 here and has no members. Its results depend on the parts of all
-// ranks, including those of other processes. Only NCCL waits for those.
+// The role of a node that does one rank's part of NCCL's work. Either it is the part of a
+// collective (Op::ranks) that one GPU does, with the inputs and outputs of the participants on that
+// GPU. Or it sends messages of a GPU to other processes and receives theirs (Op::exchange); then
+// its number is 0 and it has no members. Its results depend on the parts of all ranks, also in
+// other processes. No launch waits for the parts of other processes; NCCL does.
 struct Rank {
   int number = 0;            // among the ranks of this process
   std::vector<int> devices;  // of its ranks; the communication strand of each does the part
@@ -187,8 +188,8 @@ struct PlanGraph {
   std::map<const Node*, const Node*> gathered_first;
 
   const PlanNode& node(NodeIndex n) const { return nodes[n]; }
-  // The plan node that stands for a node of the graph, or none. Nodes that carry, copy or feed its
-  // outputs do not count.
+  // The plan node that stands for a node of the graph, or none. Nodes that only transfer, copy or
+  // feed its outputs do not count.
   NodeIndex find(const Node& node) const;
   // The type of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }

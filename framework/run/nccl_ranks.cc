@@ -52,7 +52,7 @@ class NcclRanks final : public Ranks, private RankWatch {
     std::string id = {};  // with several processes
   };
   // The watch over a strand: since when its enqueued work has not finished.
-  struct Watched {
+  struct Pending {
     StrandIndex strand = {};
     Stamp finished = {};
     std::atomic<std::int64_t> enqueued{0};  // last epoch enqueued
@@ -80,10 +80,10 @@ class NcclRanks final : public Ranks, private RankWatch {
   const RankStrands strands_;
   const ProcessPlace place_;
   Processes* const processes_;    // null in a graph of one process
-  std::vector<Watched> watched_;  // strands of GPUs that communicate
+  std::vector<Pending> pending_;  // strands of GPUs that communicate
   std::vector<Joined> joined_;    // in order of first use by the plan
   std::mutex making_;             // guards joined_, while threads connect
-  std::mutex watching_;           // guards watched_, except `enqueued`
+  std::mutex watching_;           // guards pending_, except `enqueued`
   std::atomic<std::int64_t> enqueued_{0};
   std::atomic<bool> others_late_{false};
   bool failed_ = false;  // since the last end()
@@ -99,11 +99,11 @@ NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, 
       strands_(std::move(strands)),
       place_(plan_.nodes[NodeIndex(0)].node->graph().process()),
       processes_(place_.size > 1 ? runtime.processes : nullptr),
-      watched_(at(std::ranges::count_if(plan_.strands, communicates_by_gpu))) {
+      pending_(at(std::ranges::count_if(plan_.strands, communicates_by_gpu))) {
   require(place_.size == 1 || processes_,
           "the graph is of one of several processes, and the session of none; set "
           "SessionOptions::processes");
-  auto next = watched_.begin();
+  auto next = pending_.begin();
   for (const StrandIndex s : plan_.strands.indices()) {
     if (!communicates_by_gpu(plan_.strands[s])) continue;
     next->strand = s;
@@ -119,7 +119,7 @@ NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, 
 }
 
 const GpuBackend& NcclRanks::backend() const {
-  return *runtime_.devices[at(plan_.strands[watched_[0].strand].device)]->backend;
+  return *runtime_.devices[at(plan_.strands[pending_[0].strand].device)]->backend;
 }
 
 // A step need not connect if all communicators are alive, and none was made again since it last
@@ -195,18 +195,18 @@ void NcclRanks::connect(int thread) {
   connect_collectives(thread);
   const int device = linked_.program(thread).device;
   const int gpu = runtime_.devices[at(device)]->gpu;
-  const auto here = [&](const Watched& w) { return plan_.strands[w.strand].gpu == gpu; };
-  for (Watched& watched : watched_) {
-    if (!here(watched)) continue;
-    const std::int64_t epoch = run_.epoch(watched.strand, 0);
-    strands_.stream(watched.strand).stamp(watched.finished.counter(), epoch);
-    watched.enqueued.store(epoch, std::memory_order_release);
+  const auto here = [&](const Pending& w) { return plan_.strands[w.strand].gpu == gpu; };
+  for (Pending& pending : pending_) {
+    if (!here(pending)) continue;
+    const std::int64_t epoch = run_.epoch(pending.strand, 0);
+    strands_.stream(pending.strand).stamp(pending.finished.counter(), epoch);
+    pending.enqueued.store(epoch, std::memory_order_release);
   }
-  for (Watched& watched : watched_) {
-    if (!here(watched) || !strands_.await_first(watched.strand)) continue;
-    const std::int64_t before = run_.epoch(watched.strand, -1);
-    watched.enqueued.store(before, std::memory_order_release);
-    watched.finished.set(before);
+  for (Pending& pending : pending_) {
+    if (!here(pending) || !strands_.await_first(pending.strand)) continue;
+    const std::int64_t before = run_.epoch(pending.strand, -1);
+    pending.enqueued.store(before, std::memory_order_release);
+    pending.finished.set(before);
   }
 }
 
@@ -241,7 +241,7 @@ void NcclRanks::connect_collectives(int thread) {
 
 void NcclRanks::expect(StrandIndex strand, std::int64_t epoch) {
   enqueued_.fetch_add(1, std::memory_order_release);
-  std::ranges::find(watched_, strand, &Watched::strand)
+  std::ranges::find(pending_, strand, &Pending::strand)
       ->enqueued.store(epoch, std::memory_order_release);
 }
 
@@ -257,8 +257,8 @@ void NcclRanks::check() {
   const Clock::time_point now = Clock::now();
   look(now);
   if (others_late_.load(std::memory_order_relaxed)) return;
-  for (const Watched& watched : watched_)
-    if (watched.waits() && now - watched.since > runtime_.nccl_timeout)
+  for (const Pending& pending : pending_)
+    if (pending.waits() && now - pending.since > runtime_.nccl_timeout)
       throw StallError(about_option(
           "stall_abort_seconds", unfinished(), " has not finished within ",
           runtime_.nccl_timeout.count(), processes_ ? " s, and no process is late with it" : " s",
@@ -269,12 +269,12 @@ void NcclRanks::check() {
 
 // Records since when each strand has waited for its current launch.
 void NcclRanks::look(Clock::time_point now) {
-  for (Watched& watched : watched_) {
-    const std::int64_t finished = watched.finished.value();
-    const bool waits = watched.enqueued.load(std::memory_order_acquire) > finished;
-    if (waits && watched.seen == finished) continue;
-    watched.seen = waits ? finished : -1;
-    watched.since = now;
+  for (Pending& pending : pending_) {
+    const std::int64_t finished = pending.finished.value();
+    const bool waits = pending.enqueued.load(std::memory_order_acquire) > finished;
+    if (waits && pending.seen == finished) continue;
+    pending.seen = waits ? finished : -1;
+    pending.since = now;
   }
 }
 
@@ -284,8 +284,8 @@ std::optional<RankWatch::Waiting> NcclRanks::waiting() {
   const Clock::time_point now = Clock::now();
   look(now);
   std::optional<Clock::time_point> since;
-  for (const Watched& watched : watched_)
-    if (watched.waits() && (!since || watched.since < *since)) since = watched.since;
+  for (const Pending& pending : pending_)
+    if (pending.waits() && (!since || pending.since < *since)) since = pending.since;
   if (!since || now - *since < kWorthTelling) return std::nullopt;
   return Waiting{unfinished(), *since};
 }
@@ -293,15 +293,15 @@ std::optional<RankWatch::Waiting> NcclRanks::waiting() {
 std::string NcclRanks::unfinished() const {
   LaunchIndex first;
   StrandIndex where;
-  for (const Watched& watched : watched_) {
-    const std::int64_t finished = watched.finished.value();
-    if (watched.enqueued.load(std::memory_order_acquire) <= finished) continue;
-    const std::vector<LaunchIndex>& launches = plan_.strands[watched.strand].launches;
-    const std::int64_t position = finished - run_.epoch(watched.strand, -1);
+  for (const Pending& pending : pending_) {
+    const std::int64_t finished = pending.finished.value();
+    if (pending.enqueued.load(std::memory_order_acquire) <= finished) continue;
+    const std::vector<LaunchIndex>& launches = plan_.strands[pending.strand].launches;
+    const std::int64_t position = finished - run_.epoch(pending.strand, -1);
     if (position < 0 || position >= std::ssize(launches)) continue;
     if (!first || launches[at(position)] < first) {
       first = launches[at(position)];
-      where = watched.strand;
+      where = pending.strand;
     }
   }
   if (!first) return "";
@@ -313,9 +313,9 @@ void NcclRanks::fail() noexcept {
   for (const Joined& of : joined_)
     if (of.all->live) of.all->live->abort_all();
   failed_ = true;
-  for (Watched& watched : watched_) {
-    watched.seen = -1;
-    watched.enqueued.store(0, std::memory_order_relaxed);
+  for (Pending& pending : pending_) {
+    pending.seen = -1;
+    pending.enqueued.store(0, std::memory_order_relaxed);
   }
 }
 

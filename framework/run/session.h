@@ -175,7 +175,7 @@ class Session {
   // variables that have memory; prepared steps stay unchanged. Throws InvalidArgument saying why
   // the node cannot be placed.
   DeviceSpec placement(Output output);
-  // Why the output is there.
+  // Why the output is on that device.
   Explanation explain(const Output& output);
   // Full names of all devices.
   std::vector<DeviceSpec> devices() const;

@@ -112,7 +112,7 @@ struct Session::State {
   const Graph& graph;
   SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
-  int threads;  // asked for
+  int threads;  // requested
   WorkerPool pool;
   Runtime runtime;
   VariableMemory variables;

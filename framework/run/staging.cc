@@ -108,7 +108,7 @@ StagedFeeds FeedStaging::stage(std::span<const Tensor> feeds, std::stop_token st
   return staged;
 }
 
-// Takes the less recently taken slot, if both are free. Returns kNowhere if it is told to stop.
+// Takes the less recently taken slot, if both are free. Returns kNowhere if a stop is requested.
 int FeedStaging::take(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto is_free = [](const Slot& slot) { return !slot.taken; };

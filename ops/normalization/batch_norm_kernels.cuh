@@ -151,7 +151,7 @@ struct ProductLeaf {
 };
 
 // y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then the sum with a shortcut, if there
-// is one, then ReLU, if it is asked for. y may be x. Rounds to X where the graph does.
+// is one, then ReLU, if requested. y may be x. Rounds to X where the graph does.
 template <class X, int N>
 struct Normalise {
   using T = Wide<X>;

@@ -5,8 +5,8 @@
 namespace belfry {
 
 // The norms of a variable and of its update (f64 scalars), and perhaps a factor (f32 scalar) -> f32
-// scalar: variable / update, or 1 if one of the norms is 0. The result is 0, which skips the update
-// (ScaledGradient), if and only if the factor is.
+// scalar: the norm of the variable over that of the update, or 1 if either is 0. The result is 0,
+// which skips the update (ScaledGradient), if and only if the factor is.
 extern const Op kTrustRatio;
 Output trust_ratio(Output variable_norm, Output update_norm, Output factor = {}, At at = {});
 

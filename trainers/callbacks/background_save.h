@@ -1,4 +1,4 @@
-// Saves a training run while it goes on.
+// Saves a training run while it continues.
 #pragma once
 #include <functional>
 #include <future>
@@ -23,9 +23,9 @@ class BackgroundSave {
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Copies the state between two steps, as snapshot_training() does with `more`, and has `write`
-  // write it on a thread; at once, if the system has no thread left. Settle an earlier save first.
-  // Throws as snapshot_training().
+  // Copies the state between two steps, as snapshot_training() does with `more`. Then `write`
+  // writes the copy on another thread, or on this one if the system has no thread left. Call
+  // settle() for an earlier save first. Throws as snapshot_training() does.
   void begin(Trainer& trainer, const JsonValue& more, Write write);
   // Whether a save can be settled without waiting.
   bool is_written() const;

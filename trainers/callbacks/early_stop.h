@@ -24,13 +24,12 @@ struct EarlyStopOptions {
 // InvalidArgument naming the part that is wrong.
 EarlyStopOptions parse_early_stop(std::string_view text);
 
-// Looks at a metric of the model after each epoch, at any other when it was set: by an evaluation,
-// or by a callback. NaN is no better than anything. A line says why
-// it ends the training.
+// Checks a metric of the model after each epoch. Checks a metric that an evaluation or a callback
+// sets whenever it is set. NaN is never better. A line says why the training ends.
 //
-// The state: the best value, its step, how many evaluations have followed, and the step of the
-// last. An evaluation that a resumed run repeats does not count twice. A resumed run of an ended
-// training ends again before its first step.
+// Its state in a checkpoint is the best value, its step, how many evaluations have followed, and
+// the step of the last one. An evaluation that a resumed run repeats does not count twice. If early
+// stop had ended a run, the resumed run ends before its first step.
 class EarlyStop final : public Callback {
  public:
   // Throws InvalidArgument for a patience below 1 and a negative least improvement.

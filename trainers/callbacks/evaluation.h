@@ -15,12 +15,11 @@ class Evaluator;
 // Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
 // signal cut it. It sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
 // prints a line. Meanwhile it shows how many samples have been tested, whenever that is due. A run
-// that goes on from the end of an epoch first does the evaluation that was due there. Without test
-// data it does nothing. One that is interrupted between two batches counts as none.
+// that resumes from the end of an epoch first does the evaluation that was due there. Without test
+// data it does nothing. An evaluation that is interrupted between two batches does not count.
 class Evaluation final : public Callback {
  public:
-  // `look` is called before each batch, and may call TrainingLoop::interrupt(); empty: nothing
-  // does.
+  // `look` is called before each batch, and may call TrainingLoop::interrupt(). It may be empty.
   explicit Evaluation(Console& console, std::function<void(Trainer&)> look = {});
   ~Evaluation() override;
   CallbackPhase phase() const override { return CallbackPhase::kEvaluate; }
@@ -41,7 +40,7 @@ class Evaluation final : public Callback {
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t evaluated_at_ = 0;  // steps of all runs
   bool evaluated_ = false;         // by this run
-  bool knows_ = false;             // evaluated_at_ comes from the run that this one goes on from
+  bool knows_ = false;             // evaluated_at_ comes from the run that this one resumes
   bool is_due_ = false;            // due before the first step of this run
 };
 

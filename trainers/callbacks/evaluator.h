@@ -16,7 +16,7 @@
 
 namespace belfry {
 
-// Compiles predictors, which are equal but for their devices, for `batch` samples each. Feeds: the
+// Compiles predictors, which differ only in their devices, for `batch` samples each. Feeds: the
 // inputs of each in order. Fetches: the loss and metrics of each.
 CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
                                  std::int64_t batch);
@@ -39,9 +39,9 @@ class Evaluator {
   // exactly once. Blocks count by their numbers of samples. All processes call it, take parts of
   // the samples, and return the same. P processes of K predictors give the bits of one process of P
   // * K. For numbers of predictors and shards that are powers of two, the bits do not depend on the
-  // number of predictors. Again and again it calls `on_samples`, if there is one, with how many
-  // samples all processes have taken. If that returns false, the evaluation ends and there are no
-  // values; of several processes, all must return the same.
+  // number of predictors. If there is an `on_samples`, it is called repeatedly with the number of
+  // samples that all processes have taken so far. If that returns false, the evaluation ends and
+  // there are no values; of several processes, all must return the same.
   std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
   // not_finite_input() of the first samples of this process in the last run whose loss was not
   // finite; "" if there are none.

@@ -16,8 +16,8 @@ namespace belfry {
 // one is due (Console::due).
 //
 // The speed is over the steps since the last line, without what happens between steps. The time
-// left is until the last step of the run. It assumes that the rest goes on as the run has gone
-// since the end of its first step, with evaluations, checkpoints and other callbacks.
+// left is until the last step of the run. It assumes that the rest runs as fast as the run so far,
+// counted from the end of its first step, including evaluations, checkpoints and other callbacks.
 class Progress final : public Callback {
  public:
   // `peak`: the most multiplications and additions per second of this process's devices. If it is
@@ -30,7 +30,7 @@ class Progress final : public Callback {
   void after_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
 
-  // A part of the line. Parts of the highest rank give way first.
+  // A part of the line. If the line is too narrow, parts of the highest rank are hidden first.
   struct Part {
     std::string text;
     int rank;

@@ -45,7 +45,7 @@ class StepTimer final : public Callback {
 
   // Seconds of each step after the warm-up.
   std::span<const double> seconds() const { return seconds_; }
-  // From the start of the first such step to the end of the last.
+  // From the start of the first step after the warm-up to the end of the last step.
   double total_seconds() const { return last_ - first_; }
 
  private:
@@ -54,7 +54,7 @@ class StepTimer final : public Callback {
 
   Options options_;
   std::vector<double> seconds_;
-  double first_ = 0, started_ = 0, last_ = 0;  // on a clock of its own
+  double first_ = 0, started_ = 0, last_ = 0;  // seconds on the timer's clock
 };
 
 }  // namespace belfry

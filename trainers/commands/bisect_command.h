@@ -1,4 +1,4 @@
-// `belfry bisect`: finds where two runs part.
+// `belfry bisect`: finds the step at which two runs diverge.
 #pragma once
 #include <span>
 #include <string>

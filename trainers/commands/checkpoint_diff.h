@@ -22,7 +22,7 @@ struct CheckpointDifference {
     std::int64_t first = 0;         // the first differing element, in row-major order
     std::int64_t incomparable = 0;  // differing elements that are NaN or infinite in a or b
     double largest = 0;             // |a - b| of other elements
-    double relative = 0;            // `largest` by the largest finite |a| or |b| of the tensor
+    double relative = 0;  // `largest` divided by the largest finite |a| or |b| of the tensor
 
     std::string str() const;
   };
@@ -34,7 +34,7 @@ struct CheckpointDifference {
   std::size_t equal = 0;  // tensors with the same bits
 
   bool none() const;
-  // Lines, each with its end.
+  // Lines, each with a line break.
   std::string text() const;
   // {a, b, equal: bool, equal_tensors, only_a, only_b, types: [{name, a, b}], values: [{name,
   // elements, differing, first, incomparable, largest, relative}]}.

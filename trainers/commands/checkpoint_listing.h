@@ -9,7 +9,7 @@
 namespace belfry {
 
 struct Listing {
-  std::string text;  // lines, each with its end
+  std::string text;  // lines, each with a line break
   JsonValue json = JsonValue::object();
 };
 

@@ -42,8 +42,8 @@ struct Pipe {
 Pipe make_pipe();
 
 // The program that `name` stands for: the name itself, if it is a path or a folder of PATH has it;
-// else the path of a program of that name beside this one. Throws IoError, with where it looked, if
-// there is none that can be started.
+// else the path of a program of that name in the folder of this program. Throws IoError, with where
+// it looked, if there is none that can be started.
 std::string find_program(const std::string& name);
 
 // While it lives, this process may open as many files as the system lets it.
@@ -54,7 +54,8 @@ class ManyOpenFiles {
   ManyOpenFiles(const ManyOpenFiles&) = delete;
   ManyOpenFiles& operator=(const ManyOpenFiles&) = delete;
 
-  // The limit that a started program has to have: some close all that they might have open.
+  // The limit to give to started programs: some close every descriptor up to their limit, which
+  // would take long.
   const rlimit& before() const { return before_; }
 
  private:
@@ -63,15 +64,15 @@ class ManyOpenFiles {
 
 struct ChildCommand {
   std::vector<std::string> arguments;              // the program first, looked for on PATH
-  std::map<std::string, std::string> environment;  // beside the environment of this process
+  std::map<std::string, std::string> environment;  // in addition to this process's environment
   std::vector<std::string> unset;                  // variables that it does not get
   sigset_t blocked = {};                           // the signals that it blocks
   std::optional<rlimit> open_files = {};           // its limit; none: that of this process
   bool separate_errors = true;                     // false: what it prints goes where its errors go
 };
 
-// A program that runs, in a process group of its own. The system kills it when the thread that
-// started it ends, however that thread ends.
+// A running program, in its own process group. The system kills it when the thread that started it
+// ends, however that thread ends.
 struct Child {
   pid_t pid = 0;
   OpenFile output, errors;  // the program prints to these
@@ -87,7 +88,7 @@ struct ChildEnd {
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Returns all children of this process that have ended since the last call, also adopted ones
+// Returns all children of this process that have ended since the last call, including adopted ones
 // (descendants.h). Kills what is left of the group of a child, unless `spares` it. Waits for
 // nothing.
 std::vector<ChildEnd> collect_children(const std::function<bool(const ChildEnd&)>& spares);

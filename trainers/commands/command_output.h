@@ -1,4 +1,4 @@
-// What a command prints while it has more to do than to wait for a reader.
+// The output of a command that must not wait for slow readers.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -9,15 +9,15 @@
 namespace belfry {
 
 struct CommandOutputOptions {
-  std::string kept_in;  // the file that has all output, for who misses some
+  std::string kept_in;  // the file with all output, named to readers who missed some
   int output = 1, errors = 2;
   std::size_t room = 512 << 10;  // bytes that may wait for a reader
-  // How long a reader may take nothing, as one does that hangs, or a terminal after Ctrl-S.
+  // How long a reader may take nothing, as a hanging reader does, or a terminal after Ctrl-S.
   std::chrono::milliseconds patience{10'000};
   std::chrono::milliseconds hurried_patience{1'000};  // during hurry()
 };
 
-// Writes to standard output and standard error from threads of its own. A reader that is slow gets
+// Writes to standard output and standard error from its own threads. A reader that is slow gets
 // everything. What one does not take in time is left out, and a line says so.
 class CommandOutput {
  public:
@@ -33,13 +33,13 @@ class CommandOutput {
   // These never wait.
   void print(std::string_view text) { print_to(options_.output, text); }
   void print_error(std::string_view text) { print_to(options_.errors, text); }
-  // Whether there is no room for kMostAtOnce more bytes, but a reader who is worth waiting for.
+  // Whether there is no room for kMostAtOnce more bytes, while a reader may still take some.
   bool is_full() const;
   // Whether all is written, except what nobody takes.
   bool is_settled() const;
   // Whether standard output could not be written, as on a full disk.
   bool has_failed() const;
-  // While it is true, no reader is worth a wait.
+  // While `now` is true, waits for readers only for hurried_patience.
   void hurry(bool now);
 
  private:

@@ -1,4 +1,4 @@
-// The processes that come from this one.
+// Finds the processes that descend from this one.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,7 +13,8 @@ namespace belfry {
 struct Descendant {
   pid_t pid = 0, parent = 0, group = 0;
   std::uint64_t caught = 0, ignored = 0;  // bit N - 1 for signal N
-  // Of its parent, with the same handlers: it may be about to start a program.
+  // A fork of its parent that still has the parent's signal handlers: it may be about to start a
+  // program.
   bool is_copy = false;
   std::string name = {};  // of its program
 
@@ -24,12 +25,12 @@ struct Descendant {
   static bool has(std::uint64_t signals, int signal) { return (signals >> (signal - 1) & 1) != 0; }
 };
 
-// From now on, a process that comes from this one becomes its child when its own parent ends. So
-// none can leave descendants(), whatever groups, sessions and variables it has.
+// From now on, a descendant of this process becomes its child when the descendant's own parent
+// ends. So descendants() always finds it, whatever process group, session or environment it has.
 void adopt_orphans();
 
-// The processes that this one has started, those that these have started, and so on, but nothing
-// that comes from `spared`. Empty where the system lists no processes (/proc).
+// The processes that this one has started, those that these have started, and so on, but not those
+// in `spared` and their descendants. Empty where the system lists no processes (/proc).
 std::vector<Descendant> descendants(std::span<const pid_t> spared);
 
 }  // namespace belfry

@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kHead =
     "# Flags of programs that train\n\n"
-    "Printed by `belfry flags` from the rows that programs read their flags by. To change the "
-    "page, change a row, and build the target `flags_page`.\n"
+    "`belfry flags` prints this page from the table of options that programs read. To change it, "
+    "change a row of the table, and build the target `flags_page`.\n"
     "A program also has its own flags: `PROGRAM --help` lists them, and the program's defaults for "
     "batches and epochs.\n";
 

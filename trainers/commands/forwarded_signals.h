@@ -1,4 +1,5 @@
-// Signals as a file to wait for, in a command that passes them on.
+// Receives signals through a file descriptor that a command can wait for, so that it can pass them
+// on.
 #pragma once
 #include <chrono>
 #include <csignal>
@@ -9,8 +10,8 @@
 namespace belfry {
 
 // As long as it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD only make file()
-// readable. One that this process ignored before, such as SIGHUP under nohup, stays ignored; but
-// SIGCHLD never is. Make one at a time, before any other thread starts.
+// readable. A signal that this process ignored before, such as SIGHUP under nohup, stays ignored,
+// except SIGCHLD. Make one at a time, before any other thread starts.
 class ForwardedSignals {
  public:
   ForwardedSignals();
@@ -23,7 +24,7 @@ class ForwardedSignals {
   std::vector<int> take();
   // The first signal that asked to end; 0: none has.
   int asked_to_end() const { return asked_to_end_; }
-  // Whether another one came so much later that it is no part of the same request
+  // Whether a second signal came late enough to count as a second request
   // (trainers/util/stop_signals.h).
   bool asked_again() const { return asked_again_; }
   // The signals that a started program has to block.

@@ -45,8 +45,9 @@ bool is_locked(const std::string& path) try {
   return false;
 }
 
-// The signal by which a process that handles `signal` is asked for the same; 0: it handles none. A
-// shell lets what it starts in the background ignore SIGINT. A copy of a process leaves it to that.
+// The signal to send to a process so that it does what `signal` requests; 0: it handles none.
+// Programs that a shell starts in the background ignore SIGINT. A fork of a process is left alone,
+// because its parent handles the signal.
 int handled_for(const Descendant& process, int signal) {
   if (process.is_copy) return 0;
   if (process.catches(signal)) return signal;

@@ -21,13 +21,13 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log, and rank_N.error.json of one that fails
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
-  // How long the others have to end by themselves when one has failed, or when all were asked to
-  // end and one has ended, or when they are asked again. It begins again at the end of an
-  // UnfinishedWrite of theirs (framework/base/end_process.h).
+  // How long the others have to end by themselves: after one has failed, after the first has ended
+  // on a request to end, or after a second request. The time starts over when a process finishes an
+  // UnfinishedWrite (framework/base/end_process.h).
   std::chrono::milliseconds patience{8'000};
 };
 
-// What the processes of a command share, also those of its restarts.
+// What all processes of a command share, including those of its restarts.
 struct CommandServices {
   ForwardedSignals& signals;
   const OrphanWatch& orphans;
@@ -41,17 +41,17 @@ struct ProcessEnd {
   std::string said = {};                  // the text of this error, else the last line it printed
   bool made_to = false;                   // killed by this program, as it did not end by itself
 
-  // Whether it ended neither with success nor as a training does that a signal has asked to end.
+  // Whether it ended in any way other than success, or the exit that follows a signal to end.
   bool failed() const;
 };
 
 // Starts one process per rank; they meet by the TCP group of framework/group. Their output goes to
-// their logs. The output of rank 0 goes to this process's output, too. A log that cannot be written
-// any more ends with a warning, and the process runs on.
+// their logs. The output of rank 0 goes to this process's output, too. If a log can no longer be
+// written, a warning says so, and the process continues.
 //
-// A process may start others, as a script does. A signal reaches those that handle it, and after a
-// request to end they are waited for. Else they end with the process that started them if it fails,
-// and soon after all ranks if these end well. None outlives this object.
+// A process may start others, as a script does. Signals are passed on to those that handle them,
+// and after a request to end, the object waits for these. Otherwise they are ended when the rank
+// that started them fails, or shortly after all ranks have succeeded. None outlives this object.
 class LocalProcesses {
  public:
   // Throws IoError if a new log cannot be written or the program cannot be started.
@@ -75,9 +75,9 @@ class LocalProcesses {
   struct Process;
 
   void start(int rank, int port, const std::string& token);
-  // Copies output, passes signals on and notes who has ended. Waits until something happens or
-  // `most` has passed; a moment, if a reader keeps it from copying. Returns whether it copied
-  // something.
+  // Copies output, passes signals on, and records which processes have ended. Waits until something
+  // happens or `most` has passed; only briefly if a slow reader keeps it from copying. Returns
+  // whether it copied something.
   bool look(std::chrono::milliseconds most);
   void copy_output(Process& process, int file);
   void collect();
@@ -85,14 +85,15 @@ class LocalProcesses {
   void note_end_of_adopted(const ChildEnd& how);
   // To all, or to one and what it has started.
   void pass_on(int signal, const Process* to = nullptr);
-  // The process that has started `other`; null if nothing tells.
+  // The rank's process that has started `other`; null if unknown.
   Process* owner_of(pid_t other, pid_t group) const;
 
   bool is_asked_to_end() const { return services_.signals.asked_to_end() != 0; }
   bool is_asked_to_end(const Process& process) const;
   void note_whether_gone(Process& process);
   bool any_writes() const;
-  // Has those that remain end in time because of `reason`; an earlier reason counts.
+  // Gives the remaining processes a limited time to end, because of `reason`. An earlier reason
+  // takes precedence.
   void limit_time(const std::string& reason);
   void limit_time_after_request();
   void kill_late_ones();
@@ -112,8 +113,8 @@ class LocalProcesses {
   bool killing_ = false;
 };
 
-// The end that caused the others: a process that a signal killed, else one whose error is of no
-// other process, else the first that failed. None if all ended well.
+// The failure that caused the others: a process that was killed by a signal; else one whose error
+// does not come from another process; else the first one that failed. Null if all succeeded.
 const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// Ends processes that a command would leave behind, also when it is killed itself.
+// Ends processes that a command would leave behind, even if the command itself is killed.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,9 +11,10 @@ namespace belfry {
 
 // The system kills the programs that a command starts when the command ends (start_child), but not
 // what these have started: a program may be a shell script. This process adopts the orphans among
-// them. It may be killed itself. So they all have a mark in their environment, which they pass on,
-// whatever groups and sessions they make. A process of its own waits until the command is gone, and
-// then kills those that have the mark. One that cleared its environment is not found then.
+// them. It may be killed itself. So all of them have a mark in their environment, which they pass
+// on to what they start, whatever process groups and sessions they make. A helper process waits
+// until the command is gone, and then kills every process with the mark. It cannot find a process
+// that has cleared its environment.
 class OrphanWatch {
  public:
   static constexpr char kVariable[] = "BELFRY_COMMAND";
@@ -29,7 +30,7 @@ class OrphanWatch {
   std::string value(int rank) const;
   // The rank whose program has started `process`; none if that has cleared its environment.
   std::optional<int> rank_of(pid_t process) const;
-  // What the programs have started, and they themselves, as long as they run.
+  // The programs that are still running, and everything that they have started.
   std::vector<Descendant> left() const { return descendants(spared_); }
   // Kills all of left().
   void end_all() const;

@@ -8,7 +8,7 @@
 namespace belfry {
 
 // Opens the files of a plot before there is anything to draw. gnuplot draws FILE.svg, FILE.png and
-// FILE.pdf from the script FILE.gp, which stays beside the picture. Any other path is that of the
+// FILE.pdf from the script FILE.gp, which stays next to the picture. Any other path is that of the
 // script, and nothing is drawn.
 class PlotFile {
  public:

@@ -8,12 +8,12 @@
 
 namespace belfry {
 
-// What `belfry plot` draws unless it is told otherwise.
+// What `belfry plot` draws by default.
 inline const std::vector<std::string> kPlottedMetrics = {"loss", "examples_per_second"};
 
 struct PlotOptions {
-  // Whether axes are logarithmic. Unless told, those of a metric are whose values are all positive,
-  // with one more than 30 times another.
+  // Whether axes are logarithmic. By default an axis is logarithmic if all values of its metric are
+  // positive and one is more than 30 times another.
   std::optional<bool> logarithmic = {};
 };
 

@@ -107,8 +107,8 @@ std::optional<Restarts::Saved> Restarts::find_saved() const {
                .shards = saved_integer(*info, "shards")};
 }
 
-// A run that was told to begin elsewhere, or anew, goes on from its own checkpoint. Without one, it
-// replaces what its first start has left.
+// A restarted run resumes from its own checkpoint, even if its first start was to resume from
+// elsewhere or to begin anew. Without a checkpoint, it replaces what the first start has left.
 std::vector<std::string> Restarts::going_on() const {
   static const std::string kResume[] = {"resume"};
   if (run_dir_.empty() || flag_in(command_, "resume").value_or("auto") == "auto") return command_;

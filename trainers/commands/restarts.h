@@ -17,18 +17,18 @@ struct Start {
 
 class Restarts {
  public:
-  // If fewer than all processes are needed, at least `least` may go on; 0: always all start. Throws
+  // A restart may use fewer processes, but at least `least`; 0: it always uses all. Throws
   // FlagError if `least` needs a run directory or devices that the command does not name.
   Restarts(std::vector<std::string> command, int processes, int least);
 
   Start first() const { return {all_, command_, ""}; }
-  // The start after a failure. It goes on from the checkpoint that the run has saved since first(),
-  // or else does what first() did. After a start of all processes, it starts fewer, if it can.
-  // Their devices must divide the shards and the global batch of that checkpoint to equal bits; it
-  // takes the largest such number. The start after that has all processes again.
+  // The start after a failure. It resumes from the checkpoint that the run has saved since first(),
+  // or else repeats first(). If the last start had all processes, this one has fewer, if possible:
+  // the largest number whose devices divide the shards and the global batch of that checkpoint, so
+  // that the bits stay equal. The start after that has all processes again.
   Start next();
 
-  // The step of the checkpoint that next() goes on from; none: it starts anew.
+  // The step of the checkpoint that next() resumes from; none: it starts anew.
   std::optional<std::int64_t> saved_step() const;
 
  private:

@@ -72,7 +72,7 @@ RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
   require<FlagError>(!word, "there is no '-- PROGRAM ...' behind the flags; put -- before '",
                      word ? shown(word) : "", "' (see --help)");
   std::vector<const char*> own(arguments.begin(), end);
-  // Words behind PROGRAM are no flags of this command.
+  // Words after PROGRAM are no flags of this command.
   const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
   if (has_program) own.push_back("PROGRAM");
   flags.help = parser.parse(own);
@@ -101,7 +101,7 @@ std::string describe(const ProcessEnd& end, const std::string& log_directory) {
 
 // A launcher has started several of this command, each of which would start a training of its own.
 void require_one_command() {
-  const std::string sign = sign_of_others(environment_variable);
+  const std::string sign = launcher_variables(environment_variable);
   require<Error>(sign.empty(), "the environment has ", sign,
                  ": a launcher has started several of this command, and each would make a training "
                  "of its own; have it start PROGRAM instead, one per process, or unset ",

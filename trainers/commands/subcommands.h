@@ -8,14 +8,16 @@
 
 namespace belfry {
 
-// A word of the command line: a program of its own, or a list of further commands.
+// A word of the command line that names a command. It either runs, or has a list of further
+// commands.
 struct Subcommand {
   std::string name;
   std::string summary;  // for --help of the program that it belongs to
-  // Gets the words behind the name; `program` is all up to it: "belfry checkpoint ls". Returns the
-  // exit code.
+  // Gets the words after the name; `program` is the command line up to and including it: "belfry
+  // checkpoint ls". Returns the exit code.
   std::function<int(std::span<const char* const> arguments, const std::string& program)> run;
-  std::vector<std::string> commands = {};  // further ones, for a hint to who leaves out this word
+  std::vector<std::string> commands =
+      {};  // further commands, for a hint if the user leaves out this word
 };
 
 // Runs the command that the first argument names, and returns its exit code. For --help and help it

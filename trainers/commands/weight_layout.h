@@ -6,10 +6,10 @@
 //
 // Names say which variables are such weights; a checkpoint does not. The layers conv2d,
 // conv2d_transpose and dense call theirs <layer>/W, and nothing else that Belfry makes has that
-// name. So the axes move of weights of rank 4 or 2, frozen ones too, whose name is W, or ends with
-// /W. Their slots and averages move with them: they are <layer>/W/... and have their shape. All
-// else stays: biases, batch norm, tables of embeddings, and variables of a program's own, unless
-// they are called W.
+// name. So the rule permutes the axes of weights of rank 4 or 2 whose name is W or ends with /W,
+// frozen ones too. It also permutes their slots and averages, which are called <layer>/W/... and
+// have the same shape. Everything else stays as it is: biases, batch norm, tables of embeddings,
+// and variables that a program makes, unless they are called W.
 #pragma once
 #include <cstddef>
 #include <span>

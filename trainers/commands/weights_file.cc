@@ -159,7 +159,7 @@ void check_whole(const Safetensors& file, const CheckpointHead& like) {
             did_you_mean(name, there));
 }
 
-// The variables of a checkpoint in a graph of their own, saved with new values.
+// The variables of a checkpoint in a separate graph, saved with new values.
 class Copy {
  public:
   explicit Copy(const StoredCheckpoint& like) : like_(like) {
@@ -195,7 +195,7 @@ class Copy {
   std::map<std::string, Variable> variables_;
 };
 
-// Has `save` save beside the checkpoint, which goes only then.
+// Lets `save` write a new checkpoint next to the old one, and removes the old one only after that.
 template <class Save>
 void replace(const std::string& path, FileSystem& files, const Save& save) {
   const std::string place = files.resolve(path), saved = temporary_name(place);

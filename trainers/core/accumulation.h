@@ -10,25 +10,26 @@
 namespace belfry {
 
 // Collection of the variables that hold sums of gradients between the batches of a step. They are
-// neither saved nor hashed: between steps they mean nothing.
+// neither saved nor hashed, because they hold nothing between two steps.
 inline constexpr std::string_view kGradientSums = "gradient_sums";
 
 struct BatchSums {
-  // `begin` makes sums the combined gradients of the first batch, and `add` adds those of each
-  // batch between the first and the last.
+  // `begin` sets the sums to the combined gradients of the first batch. `add` adds the gradients of
+  // each batch between the first and the last.
   AccumulationNodes nodes;
-  // To be applied with the last batch: the sums, to which its gradients are added before.
+  // What the last batch applies: the sums with the gradients of that batch.
   GradientRows of_all;
   Unscaling unscaling;  // by 1 / batches, a scalar, f32, on the device in scope
 };
 
-// For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower,
-// or of tower 0 alone where all share the variables. Makes the sums, one beside each variable and
-// of its shape; replicas of a variable have replicas of its sum. With `parts`, one per variable,
-// gradients are the rows of the parts of this process, and sums are as long.
+// For steps of `batches` batches, at least two: (g1 + g2) + g3 for three. `combined`: the combined
+// gradients of each tower, or only of tower 0 if all share the variables. Makes the sums: one per
+// variable, of its shape and on its device; replicas of a variable have replicas of its sum. With
+// `parts`, one per variable, gradients are the rows of this process's parts, and sums have the same
+// lengths.
 BatchSums sum_over_batches(const GradientRows& combined, int batches,
                            std::span<const VariablePart> parts = {});
-// Of the distinct gradients of a table. The device in scope is its first.
+// The same for the distinct gradients of a table, with the table's first device in scope.
 BatchSums sum_over_batches(const GradientTable& combined, int batches);
 
 }  // namespace belfry

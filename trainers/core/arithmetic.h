@@ -1,4 +1,4 @@
-// What computes for a run, beside its options: instructions, libraries, processors.
+// What a run computes with, besides its options: instruction sets, libraries, processors.
 #pragma once
 #include <span>
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace belfry {
 
-// The version of Belfry, which processes must have alike before they compare anything else.
+// The version of Belfry. Processes compare it before anything else.
 AgreedItem agreed_version();
 
-// What bits depend on: the versions of Belfry and of the libraries that compute for it, and the
-// instructions that both take; with GPUs among the devices, their name.
+// What bits depend on: the versions of Belfry and of the libraries that compute for it, the
+// instruction sets that both use, and, with GPUs among the devices, the name of the GPUs.
 std::string arithmetic_of(std::span<const DeviceSpec> devices);
 
-// For people: the processor with its caches, by whose sizes oneDNN cuts its work, and the version
-// of the C library. Runs on other ones are not known to have other bits.
+// For people: the processor with its caches, whose sizes decide how oneDNN cuts its work, and the
+// version of the C library. No case is known in which these change bits.
 std::string processor_of_host();
 
-// With what the processes of a run compute.
+// What the processes of a run compute with.
 struct Arithmetics {
   std::string all;         // "X", or "X (ranks 0-2, 4) and Y (rank 3)"
   std::string processors;  // the same of processors
-  // Which process computes with something else than rank 0, and what; "" if none does. Results are
-  // not canonical then.
+  // Which process computes with something other than rank 0 does, and what it is; "" if none. If
+  // not "", results are not canonical.
   std::string mixed;
 };
 

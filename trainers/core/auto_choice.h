@@ -16,17 +16,17 @@ struct TrainerOptions;
 // The strategies that a trainer can choose from.
 struct StrategyCandidates {
   bool (*accepts)(std::string_view spec);  // as of TrainerKind
-  Packing packing;                         // how gradients are packed, but for the buckets
+  Packing packing;                         // how gradients are packed, without the buckets
 };
 
 // The devices of a trainer, for find_machine().
 MeasuredDevices measured_devices(const TrainerOptions& options);
 
-// If options.aggregation.allreduce is "auto", puts a strategy in its place, and its size in
-// bucket_mb. It is the one that options.aggregation.choice keeps, else that which is predicted to
-// combine these gradients fastest. Of equals the first by name and in the order of the sizes.
-// Returns what was chosen and why, lines for people, joined by line breaks; "" if nothing was to be
-// chosen. Throws what find_machine() and choose_strategy() throw.
+// If options.aggregation.allreduce is "auto", replaces it by a strategy, and sets bucket_mb. It
+// takes the choice that options.aggregation.choice keeps, or else predicts which combines these
+// gradients fastest. On a tie the first name wins, then the first size in the list. Returns what
+// was chosen and why, as lines for people; "" if there was nothing to choose. Throws what
+// find_machine() and choose_strategy() throw.
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
                              const StrategyCandidates& candidates);
 

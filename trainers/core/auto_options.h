@@ -20,22 +20,22 @@ struct KeptChoice {
   std::string from = {};  // whose choice it was, for people
 };
 
-// MiB per bucket of gradients that trainers take unless they are told otherwise.
+// The default size of buckets of gradients, in MiB.
 inline constexpr double kDefaultBucketMb = 4;
 inline constexpr double kMostBucketMb = 1 << 20;
 
 // How to choose.
 struct AutoOptions {
-  bool any = false;  // strategies that are not canonical, too
-  // Sizes of buckets to try, in MiB, as ChoiceOptions says; not with packed gradients. One alone is
-  // what was asked for.
+  bool any = false;  // also tries strategies that are not canonical
+  // Sizes of buckets to try, in MiB (see ChoiceOptions); unused with packed gradients. A single
+  // size is the one that the user asked for.
   std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
   // Returns the machine to predict for. It is called when a choice has to be made. None:
   // find_machine() of the devices.
   std::function<MachineDescription()> machine = {};
-  // Taken, and nothing predicted, by runs on the same devices that pack gradients in the same way.
+  // A choice to reuse without a prediction, if devices and packing are the same.
   std::optional<KeptChoice> kept = {};
-  bool choose_anew = false;  // even so: for --remeasure
+  bool choose_anew = false;  // ignores `kept`, for --remeasure
 };
 
 }  // namespace belfry

@@ -24,21 +24,22 @@ struct TrainerKind;
 
 class BuiltTraining {
  public:
-  // As Trainer's constructor.
+  // Arguments and errors are those of Trainer's constructor.
   BuiltTraining(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
                 const Dataset* test);
   BuiltTraining(const BuiltTraining&) = delete;
   BuiltTraining& operator=(const BuiltTraining&) = delete;
 
   const TrainerKind& kind() const { return kind_; }
-  // As they were given, with what was chosen: strategy, shards, callbacks in the order of phases.
+  // The given options, with choices filled in: strategy, shards, and callbacks in the order of
+  // phases.
   const TrainerOptions& options() const { return options_; }
   // All processes of the training; null: there is one.
   Processes* processes() const { return options_.session.processes.get(); }
   const Dataset& train_data() const { return train_; }
   const Dataset* test_data() const { return test_; }
   const BatchPlan& batches() const { return batches_; }
-  // Of all towers of all processes, those of this one.
+  // The towers of this process, among those of all processes.
   TowerSpan own_towers() const;
 
   Graph& graph() { return graph_; }
@@ -54,8 +55,8 @@ class BuiltTraining {
   // The plans of one training step with full batches.
   std::vector<PlanOfStep> plans_of_step() const;
 
-  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" if it was
-  // not asked for.
+  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" without
+  // "auto".
   const std::string& choice() const { return choice_; }
   // The choice, for runs that resume from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;
@@ -64,14 +65,14 @@ class BuiltTraining {
   // The state of the loss scale; none unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 
-  // With what all processes compute.
+  // What all processes compute with.
   const Arithmetics& arithmetics() const;
-  // Notes why the parts of the run before this one had other bits (earlier_bits()); "": they had
-  // not. A checkpoint keeps it.
+  // Records why earlier parts of the run changed its bits (earlier_bits()); "" if none did. A
+  // checkpoint keeps it.
   void resume_bits(std::string earlier) { earlier_bits_ = std::move(earlier); }
   const std::string& earlier_bits() const { return earlier_bits_; }
-  // Says which process computes with other instructions or libraries than rank 0, or why parts of
-  // the run had other bits; "" for neither. Otherwise results are not canonical.
+  // Which process computes with other instructions or libraries than rank 0, or why earlier parts
+  // of the run changed its bits; "" for neither. If not "", results are not canonical.
   std::string other_bits() const;
 
  private:

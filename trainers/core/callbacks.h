@@ -1,5 +1,5 @@
 // What happens around the steps of a training run. progress.h and evaluation.h have two that every
-// program shows.
+// program uses.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -23,23 +23,24 @@ enum class CallbackPhase : std::uint8_t {
   kSave,      // saves the epoch, before anything that may fail looks at it
   kShow,      // shows people how far the training is
   kEvaluate,  // sets metrics
-  kJudge,     // refuses or stops the training, by what is known now
-  kOwn,  // of the program. What they write to variables after an epoch is in the next checkpoint.
+  kJudge,     // refuses or stops the training, by what earlier phases have found
+  kOwn,       // the program's own. What they write to variables after an epoch is in the next
+              // checkpoint.
 };
 
 // Called on the thread of Trainer::train(), at each point in the order of their phases, and within
-// a phase in that of TrainerOptions::callbacks. An exception ends the training and leaves train(),
-// so that callbacks after it are not called, but for on_error(). An IoError of after_training()
-// leaves train() too, when those after it have been called.
+// a phase in that of TrainerOptions::callbacks. An exception ends the training and leaves train().
+// Callbacks after it are then called only for on_error(). If after_training() throws an IoError,
+// the callbacks after it are still called, and then the error leaves train().
 struct Callback {
   virtual ~Callback() = default;
   virtual CallbackPhase phase() const { return CallbackPhase::kOwn; }
-  // In front of setup(); programs call it before they write anything for the run, too. Throws for
-  // options that cannot be served.
+  // Called before setup(), and by programs before they write anything for the run. Throws for
+  // options that the callback cannot serve.
   virtual void check(Trainer&) const {}
   // Graph and session exist; before the first step.
   virtual void setup(Trainer&) {}
-  // Around step `info.step`, the first being 0; `info.seconds` is then and after it.
+  // Before and after step `info.step`, counted from 0. `info.seconds` is the time of the call.
   virtual void before_step(Trainer&, const StepInfo&) {}
   virtual void after_step(Trainer&, const StepInfo&) {}
   // After the last step of epoch `info.epoch`; `info.step` steps are complete.
@@ -47,18 +48,19 @@ struct Callback {
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
   // complete, the last of them in epoch `info.epoch`. Called by TrainingLoop::evaluated().
   virtual void after_evaluation(Trainer&, const StepInfo&) {}
-  // When metrics were set: by an evaluation, or by TrainingRecord::set_metric() in a function of
-  // any callback, all of which have been called then. `info.step` steps are complete. What records
-  // metrics, or goes by them, does so here.
+  // Called when metrics have been set, by an evaluation or by TrainingRecord::set_metric(), after
+  // all callbacks have been called at that point. `info.step` steps are complete. Callbacks that
+  // record or use metrics do so here.
   virtual void after_metrics(Trainer&, const StepInfo&, const std::vector<NamedValue>&) {}
-  // Once, after the last of the above.
+  // Called once, after all calls of the functions above.
   virtual void after_training(Trainer&, const StepInfo&) {}
-  // Instead, when train() is about to throw `error`: what the data, a kernel or a callback threw.
-  // All callbacks are told, also when one throws here, which is logged.
+  // Called instead of after_training() when train() is about to throw `error`, which the data, a
+  // kernel or a callback threw. If a callback throws here, that is logged, and the others are still
+  // called.
   virtual void on_error(Trainer&, const std::exception& /*error*/) {}
 
-  // Instead of all of these, by programs whose run directory has a run that had ended before: its
-  // variables are there, and nothing is trained.
+  // Called instead of all functions above if the run in the run directory has already ended. Its
+  // variables are restored, and nothing is trained.
   virtual void on_ended_run(Trainer&) {}
 
   // The names of metrics that it sets, so that options may name them before it has set them. Names
@@ -68,12 +70,12 @@ struct Callback {
   // A callback that remembers something from step to step has a name, under which checkpoints keep
   // its state. No two callbacks of a run have the same one; "" has no state.
   virtual std::string name() const { return ""; }
-  // What a resumed run needs to go on as this one would: an object. It is asked for between two
-  // steps, on the thread of train(), and says what the training has made of the callback. Nothing
-  // in it depends on time, paths or devices, as a run that was not stopped must have the same.
+  // What a resumed run needs to continue as this one would: an object. It is called between two
+  // steps, on the thread of train(). Nothing in the result may depend on time, paths or devices,
+  // because a run that never stopped must have the same.
   virtual JsonValue state() const { return JsonValue::object(); }
-  // Takes what state() gave, before setup(). It is not called if the checkpoint has no state of
-  // this name. Throws InvalidArgument for what state() cannot give, and has then changed nothing.
+  // Takes the result of state(), before setup(). It is not called if the checkpoint has no state of
+  // this name. Throws InvalidArgument, and changes nothing, for a value that state() cannot return.
   virtual void restore(const JsonValue&) {}
 };
 

@@ -13,18 +13,19 @@ struct ModelWork {
 };
 
 // The work of a tower that is fed `samples` samples. A product counts all rows of a sample, such as
-// its tokens. Arithmetic on weights alone does not count, as shards do not divide it.
+// its tokens. Arithmetic on weights alone does not count, because shards do not divide it.
 ModelWork work_of(const TowerRecord& tower, std::int64_t samples);
 
 // A function of the model and the global batch alone, never of devices, cores or timing. More
-// shards occupy more cores, but each adds a gradient of all weights to memory. That is about 12
-// bytes a weight, in which time a core does some 48 multiply-adds a weight. Six multiply-adds a
-// sample and forward one make that less than a tenth if a shard has 80 weights / multiply_adds
-// samples or more. The number is the largest power of two that leaves each shard so many samples,
-// at most 8, or one per 16 samples of larger batches, up to 256. If it does not divide the global
-// batch, but its half does, it is that. Where this rule says 1, there are 2 if each has 8 weights /
-// multiply_adds samples. From there on a second core saves more than the second gradient costs
-// (measured with the MLP).
+// shards occupy more cores, but each adds a gradient of all weights to memory. That moves about 12
+// bytes per weight, and in the same time a core does some 48 multiply-adds per weight. A step does
+// about six multiply-adds for each forward one of a sample. So the extra memory costs less than a
+// tenth if a shard has 80 weights / multiply_adds samples or more. The number is the largest power
+// of two that leaves each shard that many samples: at most 8, or in larger batches one shard per 16
+// samples, up to 256. If it does not divide the global batch, but half of it does, it is halved.
+// Where this rule gives 1, there are 2 shards if each has 8 weights / multiply_adds samples or
+// more: from there on a second core saves more than the second gradient costs (measured with the
+// MLP).
 int default_shards(const ModelWork& work, std::int64_t global_batch);
 
 }  // namespace belfry

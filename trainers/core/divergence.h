@@ -1,5 +1,5 @@
-// Training that went astray: losses, of training or of the last test, or variables that are NaN or
-// infinite.
+// Training that has diverged: a loss, in training or in the last evaluation, or a variable is NaN
+// or infinite.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ struct Divergence {
 
   std::optional<double> test_loss = {};  // of the last test, if it is not finite
   std::int64_t steps = 0;                // made, in all runs
-  std::string advice = {};               // what to look at first, by what the trainer saw
+  std::string advice = {};               // what to check first, according to what the trainer saw
 
   explicit operator bool() const { return loss_since || !variable.empty() || test_loss; }
   // For people; "" unless it has diverged. Without the advice.
@@ -40,7 +40,7 @@ class Diverged : public Error {
   Divergence found_;
 };
 
-// Reads all variables. For between two runs, such as after Trainer::train().
+// Reads all variables. Call it between two runs, such as after Trainer::train().
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// Watches a training for a loss that is not finite, and for who may have made it.
+// Watches a training for a loss that is not finite, and for its likely cause.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,8 +23,9 @@ class DivergenceWatch {
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
 
-  // For the loop: before the first step; after each batch, or what towers that run free have found
-  // in theirs; after each step, with its loss.
+  // For the loop: begin() before the first step. The others are called after each batch (with
+  // free-running towers, with what these found in their batches), and after each step, with its
+  // loss.
   void begin();
   void look_at_batch(const Batch& batch, double loss);
   void note_input(std::string input) { suspects_.input = std::move(input); }

@@ -1,4 +1,4 @@
-// The processes of a training keep the same variables. This compares them.
+// Checks that all processes of a training have the same variables.
 #pragma once
 #include <cstdint>
 

@@ -33,16 +33,16 @@ class FreeTowers {
 
   // Starts the threads. Borrows all. Throws DeviceError if they cannot be started.
   explicit FreeTowers(Options options);
-  // Lets the tower steps that are under way end; they count in no round.
+  // Waits for the tower steps that are under way; they count in no round.
   ~FreeTowers();
   FreeTowers(const FreeTowers&) = delete;
   FreeTowers& operator=(const FreeTowers&) = delete;
 
   // Waits for the end of the next round, and sets `metrics` to the means over its tower steps, the
-  // loss first. Towers may be up to one round ahead of it, but no tower step begins before the next
-  // call unless it is one of the `left` rounds from this one on: so with 1 all towers are at rest
-  // afterwards. `rate` holds for tower steps that begin from now on. Throws the first error of a
-  // tower; the others stop before their next step.
+  // loss first. Towers may be up to one round ahead. `left` is how many rounds, this one included,
+  // may begin before the next call; with 1 all towers are idle afterwards. `rate` applies to tower
+  // steps that begin from now on. Throws the first error of a tower; the others stop before their
+  // next step.
   void next(double rate, std::int64_t left, std::span<NamedValue> metrics);
   // The trace of tower 0's traced step, once, when that has ended; else none.
   std::optional<Trace> take_trace();

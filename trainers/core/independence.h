@@ -1,4 +1,4 @@
-// What decides the bits of a run beside run_fingerprint(), and how reports tell it.
+// What decides the bits of a run besides run_fingerprint(), and how reports say so.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,36 +11,36 @@ namespace belfry {
 class BuiltTraining;
 
 // Why the bits of a run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
-// powers of two up to the number of shards, give the same with these options and the same global
-// batch, if they can share it alike. docs/numerics.md says what it takes.
+// powers of two up to the number of shards, give the same bits with these options and this global
+// batch, as far as they divide it equally. docs/numerics.md lists the conditions.
 std::string k_dependence(const BuiltTraining& built);
 
-// The metrics of the tower function that are not known to be means over samples. Towers and blocks
-// of an evaluation have means of theirs, so a ratio or another function of sums has other values on
-// other numbers of devices, also where weights have not.
+// The metrics of the tower function that are not known to be means over samples. Each tower, and
+// each block of an evaluation, computes its own value, and these are averaged. So a ratio, or
+// another function of sums, depends on the number of devices even if the weights do not.
 std::vector<std::string> metrics_by_devices(const BuiltTraining& built);
 
-// The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
-// libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
-// on the number of devices, or on chance. Processors are noted for people, and not compared.
+// What a checkpoint records about the bits of its run: devices and their types, shards, libraries,
+// and how gradients are added if not by the canonical sum. It also records why bits depend on the
+// number of devices, or on chance. Processors are recorded for people, and not compared.
 JsonValue bit_sources(const BuiltTraining& built);
 
-// Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose
-// checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
-// lacks is not compared.
+// Why a run that resumes with the sources `now` cannot end with the bits of a run that never
+// stopped, if its checkpoint has the sources `before`: the first reason; "" if it can, as far as is
+// known. Members that `before` lacks are not compared.
 std::string why_other_bits(const JsonValue& before, const JsonValue& now);
 
-// The first reason for which a resumption of the run, the one as `now` or one before, changed its
-// bits; "" if none did.
+// The first reason why resuming changed the bits of the run, this time (`now`) or earlier; "" if
+// none did.
 std::string earlier_bits(const JsonValue& before, const JsonValue& now);
 
 // The shards of a planned run.
 struct ShardReport {
   std::int64_t global_batch = 0;
   int shards = 1;
-  int equal_up_to = 0;  // so many devices, in powers of two, give the same bits; 0: none do
-  // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
-  // these, where the default number does not; 0: it does, or no number would, or options had one.
+  int equal_up_to = 0;  // up to this many devices, in powers of two, give the same bits; 0: none do
+  // A number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as this
+  // run has. 0 if the default number does so, if no number would, or if the options set one.
   int for_equal_bits = 0;
   std::string k_dependent_because;  // k_dependence()
 };

@@ -11,27 +11,28 @@
 
 namespace belfry {
 
-// The gradients that the towers computed of their own losses, but zeros for towers that a form
-// feeds no rows.
+// The gradients of each tower's own loss; zeros for towers to which the form feeds no rows.
 GradientRows gradients_of_separate_losses(const TrainingGraph& built, GradientRows computed,
                                           const BatchForm& batch);
 
-// TrainingGraph::canonical of a model with a joint loss. Where towers share variables, the
-// gradients of all uses are one sum, which adds tower by tower if each has one use.
+// TrainingGraph::canonical of a model with a joint loss. If towers share variables, the gradients
+// of all uses of a variable are one sum. It adds tower by tower only if each tower uses the
+// variable once.
 bool joint_loss_is_canonical(std::span<const TowerRecord> towers, std::span<const BatchForm> forms);
 
-// StepNodes::zeros: what towers without samples would contribute.
+// StepNodes::zeros: the tensors that towers without samples would contribute.
 std::vector<Output> zeros_of_joint_loss(std::span<const TowerRecord> towers,
                                         const BatchForm& batch);
 
-// Of several processes, all towers need samples. So gradients of layers over all towers have as
-// many terms as there are towers.
+// For several processes: throws OptionError unless every tower has samples, so that the gradients
+// of layers over all towers have as many terms as there are towers.
 void require_samples_of_all(const BatchForm& all);
 
-// Gradients of K times the mean of all towers' losses, with respect to each tower's variables. So
-// the mean over towers is what is wanted. Where towers share variables, one row, of that mean: the
-// same sums, divided last. Differentiation starts at `initial` where there is no loss scale. Unless
-// that is 1, the sum over towers is what is wanted.
+// Gradients of K times the mean of all towers' losses, with respect to each tower's variables.
+// Their mean over towers is the gradient of the joint loss. If towers share variables, there is one
+// row, with that mean: the same sums, divided at the end. Without a loss scale, differentiation
+// starts at `initial`. If that is not 1, the gradient of the joint loss is the sum over towers
+// instead of the mean.
 GradientRows gradients_of_joint_loss(const TrainingGraph& built, const StepNodes& step,
                                      double initial, const std::vector<std::string>& recompute);
 

@@ -23,8 +23,9 @@ std::vector<std::string> loss_scale_names();
 std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale);
 
 // Whether gradients [tower][variable] of a scaled loss are finite, and what to multiply them by:
-// one node for all, on the scale's device. All towers of all processes count. `total` of them may
-// be summed, with weights; `counts(t)` is whether those of tower t do.
+// one node for all, on the scale's device. All towers of all processes count. The gradients of up
+// to `total` towers are summed, perhaps with weights. `counts(t)` says whether those of tower t
+// count.
 Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
                        double total, const std::function<bool(std::size_t)>& counts);
 

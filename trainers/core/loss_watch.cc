@@ -11,11 +11,11 @@
 namespace belfry {
 namespace {
 
-// A loss has grown if it is so many times what losses were shortly before, or the first.
+// A loss has grown if it is kGrowth times the recent losses, or kGrowthFromFirst times the first.
 constexpr double kGrowth = 4, kGrowthFromFirst = 10;
 constexpr double kLossMemory = 0.9;  // of the moving mean, per step
 constexpr double kLeastScale = 0x1p-126;
-// A quarter of the updates since so many calls is too many.
+// If a quarter of the updates in this many calls were skipped, that is too many.
 constexpr std::size_t kCallsOfShare = 5;
 constexpr std::int64_t kMostSkippedShare = 4;
 

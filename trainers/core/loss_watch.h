@@ -1,4 +1,4 @@
-// What a training saw before a loss that is not finite: the evidence for advice.
+// What a training saw before its loss became NaN or infinite: the basis for advice.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -13,7 +13,8 @@ struct LossScaleState {
   std::int64_t skipped_steps = 0;  // since the first step of the first run
 };
 
-// So many updates in a row that f16 skips are a failure; fewer look for a loss scale.
+// If f16 skips this many updates in a row, something is wrong. Fewer are normal while it looks for
+// a loss scale.
 inline constexpr std::int64_t kMostSkippedInARow = 20;
 
 // The losses of a training, step by step.
@@ -23,8 +24,7 @@ class LossWatch {
   void note(std::int64_t step, double loss);
   // The last step that was noted; 0: none.
   std::int64_t steps() const { return steps_; }
-  // The first step of those whose losses have all been NaN or infinite since. None if the last loss
-  // was finite.
+  // The step since which all losses have been NaN or infinite. None if the last loss was finite.
   std::optional<std::int64_t> not_finite_since() const { return since_; }
   // "the loss grew from 0.3 to 4e+29 in step 7": if the last finite loss was far above those before
   // it. Else "".
@@ -38,7 +38,7 @@ class LossWatch {
   std::int64_t last_step_ = 0;
 };
 
-// Sees that f16 makes progress. Asked after every kMostSkippedInARow steps.
+// Checks that f16 makes progress. Called after every kMostSkippedInARow steps.
 class SkipWatch {
  public:
   // The updates that were skipped before the first step.
@@ -53,7 +53,7 @@ class SkipWatch {
   int said_ = 0;
 };
 
-// Who may have made a loss that is not finite; each is a text for people, or "".
+// Possible causes of a loss that is not finite; each is a text for people, or "".
 struct Suspects {
   std::string input;         // "field 'x' of training sample 37 has nan at element 0"
   std::string test_input;    // the same of test data

@@ -12,8 +12,9 @@
 namespace belfry {
 
 // Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a
-// scalar loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs. Of
-// a null function pointer or an empty std::function it is empty, as by default.
+// scalar loss out. Takes lambdas, functions and objects with operator(), with up to kMostInputs
+// inputs. It is empty by default, and if made from a null function pointer or an empty
+// std::function.
 class ModelFunction {
  public:
   static constexpr std::size_t kMostInputs = 8;

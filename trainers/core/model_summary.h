@@ -10,14 +10,14 @@
 
 namespace belfry {
 
-// The nodes of one name scope, forward, of one tower and its batch. A node in no scope is a layer.
+// The forward nodes of one name scope, for one tower and its batch. A node outside all scopes is a
+// layer by itself.
 struct LayerSummary {
   std::string name;
-  TensorType output;  // of its last node; of a variable that no layer owns, its own
-  std::int64_t parameters =
-      0;                     // elements of weights, trained or not, but for moments of batch norm
-  double multiply_adds = 0;  // ops/multiply_adds.h
-  std::int64_t bytes = 0;    // of what its nodes give
+  TensorType output;  // type of its last node; for a variable that no layer owns, its own type
+  std::int64_t parameters = 0;  // of weights, trained or not, without moments of batch norm
+  double multiply_adds = 0;     // ops/multiply_adds.h
+  std::int64_t bytes = 0;       // of the outputs of its nodes
 };
 
 struct ModelSummary {
@@ -29,13 +29,13 @@ struct ModelSummary {
   double step_multiply_adds = 0;  // of a step of all towers of this process: forward, backward
 };
 
-// Sums up a graph that was built for training. Layers are those that the loss and the outputs of
-// tower 0 are made of. Nodes that metrics alone need are no layer. Sizes that are unknown at build
+// Sums up a graph that was built for training. Its layers are those that the loss and the outputs
+// of tower 0 depend on. Nodes that only metrics need are left out. Sizes that are unknown at build
 // time count as 1.
 ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step = 1);
 
-// Multiply-adds of a step of all towers of this process, in all its batches. Nodes that the updates
-// depend on count, but not those that compute something again (GradientOptions::recompute).
+// Multiply-adds of a step of all towers of this process, in all its batches. Counts the nodes that
+// the updates depend on, but not recomputed ones (GradientOptions::recompute).
 double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step = 1);
 
 // A table for people: a line per layer, and totals.

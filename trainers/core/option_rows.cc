@@ -40,11 +40,12 @@ Option<TrainerOptions> allreduce_option() {
        .unit = "SPEC",
        .text =
            cat(join(strategy_names(), "|"),
-               "|auto; parameter_server takes colocate, replicated all others; auto: the one that "
-               "is predicted to be fastest for this model; NAME#N in N chunks per tensor, at most ",
+               "|auto. parameter_server takes only colocate, and replicated all others. auto takes "
+               "the one that is predicted to be fastest for this model. NAME#N cuts each tensor "
+               "into N chunks, at most ",
                kMostChunks,
-               " (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up to SIZE bytes "
-               "(K, M, G, T: powers of 1024) by the first"),
+               " (ring, shuffle, collective). NAME:SIZE:NAME chooses by size: the first takes "
+               "tensors of up to SIZE bytes (K, M, G, T: powers of 1024), the second larger ones"),
        .otherwise = "collective; of parameter_server: colocate",
        .combines = true,
        .chosen = true,
@@ -62,8 +63,8 @@ Option<TrainerOptions> parameter_device_option() {
       &TrainerOptions::parameters_on_cpu, {"spread", false}, {"cpu", true},
       {.name = "parameter_device",
        .unit = "spread|cpu",
-       .text = "of `trainer=parameter_server` and async: variables are spread over the devices, or "
-               "all on cpu:0",
+       .text = "where `trainer=parameter_server` and async keep variables: spread over the "
+               "devices, or all on cpu:0",
        .otherwise = "spread",
        .chosen = true,
        .compared = false,
@@ -105,7 +106,7 @@ Option<AggregationOptions> small_tensors_kb_option() {
       {.name = "small_tensors_kb",
        .unit = "N",
        .text = cat("pack up to ", kMostInSmallPack,
-                   " f32 gradients in a row of at most N KiB each into one; 0: do not"),
+                   " successive f32 gradients, of at most N KiB each, into one tensor; 0: do not"),
        .otherwise = "0",
        .combines = true,
        .chosen = true,
@@ -160,8 +161,8 @@ Option<TrainerOptions> zero_stage_option() {
       [](const WrittenFlag& flag) { return int{read_switch(flag.written, flag.value)}; },
       {.name = "zero_stage",
        .unit = "0|1",
-       .text = "1 (ZeRO-1): of several processes each keeps the optimizer's slots of a part of "
-               "every variable, and updates that part; with `allreduce=collective`; the same bits",
+       .text = "1 (ZeRO-1): each of several processes keeps the optimizer's slots for a part of "
+               "every variable, and updates that part; needs `allreduce=collective`; the same bits",
        .otherwise = "0",
        .chosen = true,
        .reported = true,
@@ -184,10 +185,10 @@ Option<TrainerOptions> fuse_option() {
       {.name = "fuse",
        .unit = "0|1",
        .text =
-           "one pass over memory for norms with the sums and ReLU around them, for a bias with the "
-           "activation behind it, for their gradients, and for a sum of gradients with its "
-           "updates; on GPUs several updates in one launch; on hosts batch norm with ReLU is made "
-           "again for gradients; the same bits",
+           "1: fuse norms with the sums and ReLU around them, biases with the activations after "
+           "them, the gradients of these, and sums of gradients with their updates, each into one "
+           "pass over memory. On GPUs one launch makes several updates; on hosts the backward pass "
+           "recomputes batch norm with ReLU. The same bits",
        .otherwise = "1",
        .chosen = true,
        .reported = true,
@@ -222,8 +223,9 @@ Option<TrainerOptions> async_option() {
       &TrainerOptions::async, {"ordered", "ordered"}, {"free", "free"},
       {.name = "async",
        .unit = "ordered|free",
-       .text = "of `trainer=async`. ordered: all gradients at the same values, then an update per "
-               "tower; free: each tower on a thread of its own, never the same bits twice",
+       .text = "how `trainer=async` updates. ordered: all gradients are taken at the same values, "
+               "then each tower updates in turn; free: each tower has its own thread and waits for "
+               "no other, so no two runs have the same bits",
        .otherwise = "ordered",
        .chosen = true,
        .reported = true,
@@ -248,9 +250,8 @@ Option<TrainerOptions> shards_option() {
       &TrainerOptions::shards, 1, kMostOfOption,
       {.name = "shards",
        .unit = "V",
-       .text =
-           "parts of the global batch that are computed apart, as many on each CPU: any core may "
-           "compute one, and V alone decides the bits of results",
+       .text = "cut the global batch into V parts, equally many on each CPU device. Any core may "
+               "compute a part, and V alone decides the bits of results",
        .otherwise = "by model and global batch",
        .noted = false,
        .reported = true});
@@ -279,8 +280,9 @@ Option<TrainerOptions> precision_option() {
        .unit = "TYPE",
        .text =
            cat(join(precision_names(), "|"),
-               ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: slow "
-               "on CPUs; f16 scales the loss, and skips updates that are not finite"),
+               ": the type that the model computes in; variables are f32. tf32 works only on GPUs; "
+               "bf16 and f16 are slow on CPUs; f16 scales the loss, and skips updates that are not "
+               "finite"),
        .otherwise = "f32",
        .scope = Scope::kResults,
        .words = "the precision",
@@ -312,8 +314,8 @@ Option<TrainerOptions> clip_norm_option() {
       number(&TrainerOptions::clip_norm, "a finite number >= 0", [](double x) { return x >= 0; },
              {.name = "clip_norm",
               .unit = "X",
-              .text = "scale combined gradients down where the norm of all together is above X, "
-                      "before weight decay; 0: do not",
+              .text = "scale combined gradients down if their joint norm is above X, before weight "
+                      "decay; 0: do not",
               .otherwise = "0",
               .scope = Scope::kResults,
               .words = "the largest norm of gradients (clip_norm)",
@@ -403,9 +405,9 @@ Options<TrainerOptions> computing_options() {
           parsed(&TrainerOptions::recompute, parse_scopes,
                  {.name = "recompute",
                   .unit = "SCOPES",
-                  .text = "name scopes, with commas between, whose activations the backward pass "
-                          "computes again, so that they are not kept: the same bits in less "
-                          "memory; block* is each scope that begins so",
+                  .text = "name scopes, separated by commas, whose activations the backward pass "
+                          "recomputes instead of keeping them: the same bits in less memory; "
+                          "block* is each scope whose name begins with block",
                   .otherwise = "none",
                   .noted = false,
                   .reported = true},
@@ -413,7 +415,7 @@ Options<TrainerOptions> computing_options() {
           whole_number(&TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
                        {.name = "seed",
                         .unit = "N",
-                        .text = "of initial values, the order of the data and dropout, >= 0",
+                        .text = "seed of initial values, the order of the data and dropout, >= 0",
                         .otherwise = "1",
                         .scope = Scope::kResults,
                         .words = "the seed"})};
@@ -423,8 +425,8 @@ Options<TrainerOptions> data_options() {
   return {whole_number(&TrainerOptions::data_workers, 1, kMostThreads,
                        {.name = "data_workers",
                         .unit = "N",
-                        .text = "threads that decode and change the samples of a batch, beside "
-                                "`threads`; results do not depend on N",
+                        .text = "threads that decode and augment the samples of a batch, in "
+                                "addition to `threads`; results do not depend on N",
                         .otherwise = "1",
                         .benchmarks = false,
                         .elsewhere = {"workers", "num_workers"}})};

@@ -1,5 +1,5 @@
-// The rows of TrainerOptions: what flags, configurations, reports, identities and refusals are made
-// of.
+// The rows of TrainerOptions: the source of flags, configurations, reports, fingerprints and
+// refusals.
 #pragma once
 #include <span>
 #include <string>
@@ -24,7 +24,7 @@ const Options<TrainerOptions>& trainer_option_rows();
 // The options that trainers of this kind have in addition (TrainerKind::options).
 Options<TrainerOptions> own_option_rows(const TrainerKind& kind);
 
-// Whether an option changes what is trained, and processes and runs that go on compare it.
+// Whether an option changes what is trained, so that processes and resumed runs compare it.
 bool is_in_fingerprint(const OptionRow& row);
 
 // Throws OptionError for the first option that a row refuses.

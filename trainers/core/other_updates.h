@@ -1,4 +1,4 @@
-// What a training step updates beside variables and slots.
+// What a training step updates besides trained variables and slots.
 #pragma once
 #include <vector>
 
@@ -6,9 +6,9 @@
 
 namespace belfry {
 
-// Returns those nodes of `all` (of the collection kUpdateOps) that the step runs. It runs none of
-// towers without rows. Moving averages move by the samples of each tower, if these differ, and do
-// not move in steps that `unscaling` skips.
+// Returns those nodes of `all` (of the collection kUpdateOps) that the step runs. Nodes of towers
+// without rows are left out. If towers have different numbers of samples, moving averages weight
+// them by these. Steps that `unscaling` skips move no average.
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
                                  const std::vector<Node*>& all, const StepNodes& step,
                                  const Unscaling& unscaling);

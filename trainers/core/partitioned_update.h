@@ -9,13 +9,13 @@ namespace belfry {
 bool updates_parts(const TrainerOptions& options);
 
 // Why updates cannot be made in parts with these options, as a sentence that follows the option; ""
-// if they can, or are not asked for.
+// if they can, or if the options do not request it.
 std::string partition_refusal(const TrainerOptions& options);
 
 // The update of variables by the gradients of all towers of all processes. They are combined as
 // strategy `collective` does, summed over the batches of a step and clipped as the options ask for,
-// and applied part by part. Each process has slots and sums over batches of its own parts alone
-// (Variable::whole_shape()), updates these parts in place, and gives their values to the others.
+// and applied part by part. Each process has slots, and sums over batches, only for its own parts
+// (Variable::whole_shape()). It updates these parts in place, and sends their values to the others.
 // All bits are those of updates of whole variables.
 UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,
                          const UpdateOptions& how);

@@ -33,8 +33,8 @@ struct PlannedStep {
   std::vector<OnDevice> devices;   // in the order of the session
   std::vector<Link> links;         // by `from`, then `to`; none without bytes
   std::vector<Messages> messages;  // with each process, by rank
-  std::vector<int> hosts;          // a number by rank
-  std::int64_t summed = 0;         // that MPI sums over all processes (--allreduce=mpi)
+  std::vector<int> hosts;          // the number of each rank's host
+  std::int64_t summed = 0;         // bytes that MPI sums over all processes (--allreduce=mpi)
 
   // The ranks of other processes on this host, or on other hosts.
   std::vector<int> others(bool on_this_host) const;

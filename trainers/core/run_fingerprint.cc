@@ -52,9 +52,9 @@ std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
   return own;
 }
 
-// The nodes of the first tower that its loss and metrics are made of, in the order of the graph.
-// Where several towers normalise together, what follows stands behind the last of them: there the
-// order is that of names.
+// The nodes of the first tower that its loss and metrics depend on, in the order of the graph. If
+// several towers normalise together, the nodes after that come after those of the last tower; then
+// the order is that of names.
 std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
   std::vector<const Node*> open{&tower.loss.node()};
   for (const NamedOutput& metric : tower.metrics) open.push_back(&metric.value.node());
@@ -83,14 +83,14 @@ std::string type_text(const Node& node, const TensorType& type, std::int64_t row
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
 }
 
-// Options of other nodes are shapes, which types tell.
+// The options of these ops are shapes, which the types show anyway.
 bool tells_options(const Node& node) {
   const std::string_view op = node.op().name;
   return op != "Placeholder" && op != "Reshape";
 }
 
-// A convolution that is neither dilated nor grouped has the text that it had before it could be, so
-// that older runs go on.
+// A convolution that is neither dilated nor grouped has the same text as before these options
+// existed, so that older runs can resume.
 std::string options_of(const Node& node) {
   constexpr std::size_t kNewer = 2;  // dilation and groups, which are 1 by default
   std::vector<NodeOptions::Field> fields = node.raw_options().fields();
@@ -135,8 +135,8 @@ std::set<std::pair<const Node*, int>> combined_in(const Graph& graph) {
   return combined;
 }
 
-// Its ops and their options, as updates of the variables have them; rates are told apart. A trainer
-// may assign combined values to trained variables, too: that is no update.
+// The ops of the updates of variables, with their options; rates are separate members. A trainer
+// may also assign combined values to trained variables, which is no update.
 std::string hash_of_optimizer(const Graph& graph) {
   std::set<std::string> updates;
   const auto combined = combined_in(graph);
@@ -262,7 +262,7 @@ void add_variables(BuiltTraining& built, std::vector<AgreedItem>& items) {
 // The same parts of nodes as hash_of_model() has, and their lines.
 void add_model(const TowerRecord& tower, std::vector<AgreedItem>& items) {
   for (const Node* const node : nodes_of_model(tower)) {
-    if (node->is_variable()) continue;  // told with its value
+    if (node->is_variable()) continue;  // compared with its value
     std::vector<std::string> inputs, types;
     for (const Output& input : own_inputs(*node, tower))
       inputs.push_back(cat("'", input.node().logical_name(), "'"));

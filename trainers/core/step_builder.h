@@ -8,8 +8,8 @@
 namespace belfry {
 
 // Adds a step per form of batches to `built`. `separate`: the gradients of each tower's own loss;
-// if empty, they are taken of all losses at once. Differentiation starts at `initial`
-// (loss_scaling.h). Unless that is 1, sums over towers are the means.
+// if empty, all losses are differentiated together. Differentiation starts at `initial`
+// (loss_scaling.h). If that is not 1, the sum over towers is already the mean.
 void add_steps(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                const GradientRows& separate, double initial);
 

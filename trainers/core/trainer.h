@@ -16,10 +16,10 @@ class Trainer {
  public:
   // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
   // kind and the data, which must outlive the trainer; `test` may be null. Throws InvalidArgument
-  // for whatever does not fit together: options that do not go together, towers that disagree,
-  // a batch larger than the data, or a model for other fields. It also throws for test data with
-  // other fields than the training data or without samples, and for sizes and shapes that cannot
-  // be. It also throws for options without model or optimizer, or with a null callback.
+  // for anything that does not fit: options that contradict each other, towers that disagree, a
+  // batch larger than the data, or a model for other fields. It also throws for test data with
+  // other fields than the training data or without samples, and for impossible sizes and shapes. It
+  // also throws for options without model or optimizer, or with a null callback.
   Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
           const Dataset* test = nullptr)
       : built_(kind, std::move(options), train, test) {}
@@ -27,17 +27,17 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
-  // threw, when it has told all callbacks (Callback::on_error). origin_of() has its origin. What is
-  // no std::exception becomes an Error (rethrow_from()). Throws Diverged after a step whose loss is
-  // not finite, unless options ask to continue; all processes do so after the same step.
+  // threw, after Callback::on_error() of all callbacks. origin_of() has its origin. An exception
+  // that is no std::exception becomes an Error (rethrow_from()). Throws Diverged after a step whose
+  // loss is not finite, unless options ask to continue; all processes do so after the same step.
   void train() { loop_.run(); }
-  // Ends the training after the step that is running; in before_step(), before it runs. For
-  // callbacks. Several processes end after the same step, whichever of them call it: at the end of
-  // an epoch, an evaluation or setup() at once, otherwise after the next step.
+  // For callbacks. Ends the training after the running step, or in before_step() before the step
+  // runs. Several processes all end after the same step, whichever of them call it: at once if
+  // called in setup(), or at the end of an epoch or evaluation; otherwise after the next step.
   void stop() { loop_.stop(); }
   // The number of complete steps, with those of the runs that this one resumes.
   std::int64_t steps() const { return progress_.steps(); }
-  // "loss", a metric of the tower function, or of an evaluation (TrainingRecord::metric()).
+  // "loss", or a metric of the tower function or of an evaluation (TrainingRecord::metric()).
   double metric(std::string_view name) const { return record_.metric(name); }
   Graph& graph() { return built_.graph(); }
   const Graph& graph() const { return built_.graph(); }

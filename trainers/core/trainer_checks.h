@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// Returns `data.size()`. Throws InvalidArgument for a number that is negative, or so large that
-// this machine cannot even hold the order of an epoch. The error calls the data `what`.
+// Returns `data.size()`. Throws InvalidArgument if it is negative, or so large that this machine
+// cannot even hold the order of an epoch's samples. The error calls the data `what`.
 std::int64_t checked_size(const Dataset& data, std::string_view what);
 
 // Throws InvalidArgument naming the first callback that is null, or has the name of one before it.
@@ -21,7 +21,8 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 void check_options(const TrainerOptions& options, const TrainerKind& kind);
 
 // Throws InvalidArgument for fields that cannot be fed; and for test data (null: none) that have
-// other fields than the training data or, unless data may not be read, no samples.
+// other fields than the training data. Unless it is a dry run, which reads no data, it also throws
+// for test data without samples.
 void check_data(const Dataset& train, const Dataset* test, bool dry_run);
 
 }  // namespace belfry

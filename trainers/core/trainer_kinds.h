@@ -23,40 +23,41 @@ struct TrainerKind {
   VariablePolicy variables = VariablePolicy::kOnOneDevice;
   bool takes_one_device = false;      // and no more
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
-  // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
+  // Whether the trainer can combine gradients by `spec`, a well-formed AllReduceSpec.
   bool (*accepts)(std::string_view spec) = nullptr;
-  // Called once, before `combine`: makes choices that the options leave open (--allreduce=auto),
-  // and refuses gradients that cannot be packed as asked for. Returns lines about the choices for
-  // people; "" if none was left.
+  // Called once, before `combine`. Makes the choices that the options leave open
+  // (--allreduce=auto), and refuses gradients that cannot be packed as requested. Returns lines
+  // about its choices for people; "" if there was nothing to choose.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // Combines the towers' gradients, as ReduceOptions ask for. Called for each form of batches,
-  // but once for all in which towers count alike. The results are then clipped and applied
-  // (build_training_graph()). Such kinds take --uneven=pad, --uneven=weight, --tower_weights,
-  // --clip_norm and --gradient_accumulation_steps.
+  // Combines the towers' gradients as ReduceOptions say. Called once for each form of batches; all
+  // forms in which towers have equal weights share one call. The results are then clipped and
+  // applied (build_training_graph()). Such kinds take --uneven=pad, --uneven=weight,
+  // --tower_weights, --clip_norm and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
-  // Instead of `combine`, for kinds whose towers update by their own gradients: the nodes that make
-  // all these updates, as UpdateOptions ask for. They heed UpdateOptions::unscaling
-  // (--precision=f16). Replicas must be equal after each step, since checkpoints keep one copy.
+  // Used instead of `combine` by kinds whose towers update with their own gradients. Returns the
+  // nodes that make all these updates, as UpdateOptions say, including UpdateOptions::unscaling
+  // (--precision=f16). Replicas must be equal after each step, because checkpoints keep one copy.
   std::function<UpdateNodes(const TrainerOptions&, const GradientTable&, const UpdateOptions&)>
       update = {};
-  // `update` gives nodes for the batches before the last, too (UpdateNodes::accumulation). Such
-  // kinds take --gradient_accumulation_steps.
+  // Whether `update` also returns nodes for the batches before the last
+  // (UpdateNodes::accumulation). Such kinds take --gradient_accumulation_steps.
   bool updates_between = false;
-  // Beside `update`, for --async=free: a node per tower, for towers that run free of each other.
+  // In addition to `update`, for --async=free: makes a node for each tower, which runs
+  // independently of the others.
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_free = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
-  // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
-  // train in one.
+  // Whether `combine` combines the gradients of all processes (Strategy::refusal_of_processes).
+  // Other kinds train in one process only.
   bool spans_processes = false;
   // Takes --zero_stage: the trainer then combines by update_parts().
   bool takes_partition = false;
-  // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
-  // is canonical for no strategy.
+  // Whether, with a canonical strategy, its results are those of one tower with the whole batch. If
+  // false, the trainer is canonical with no strategy.
   bool canonical = false;
-  // Options of this trainer alone: flags of every program that trains. Their names are no other
-  // option's.
+  // Options that only this trainer has. They are flags of every program that trains, so no other
+  // option may have their names.
   std::vector<OwnOption> options = {};
 
   TrainerFacts facts() const;
@@ -64,11 +65,11 @@ struct TrainerKind {
   bool replicates_variables() const { return variables == VariablePolicy::kReplicated; }
   bool combines() const { return static_cast<bool>(combine); }
   bool takes_async() const { return static_cast<bool>(update_free); }
-  // Whether towers run free of each other with these options.
+  // Whether towers run independently of each other with these options (--async=free).
   bool runs_free(const TrainerOptions& made) const { return takes_async() && made.async == "free"; }
 };
 
-// "the trainer local's option": how errors begin that are about its own options.
+// "the trainer local's option": how errors about its own options begin.
 std::string whose_option(const TrainerKind& kind);
 
 // Throws InvalidArgument if the name is taken or the fields contradict each other.

@@ -20,7 +20,7 @@ class TrainingActivity {
     kEnded,   // train() has returned or thrown
   };
   // A place in train(). `callback` and `hook` say which function of which class, if it is a
-  // callback. `step` counts from 1; it is the step that is made, or the next one.
+  // callback. `step` counts from 1; it is the running step, or the next one.
   struct Place {
     What what = What::kNothing;
     const std::type_info* callback = nullptr;
@@ -40,8 +40,8 @@ class TrainingActivity {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
-  // Any thread may ask: how often the place has changed, and a place. The place is that after so
-  // many moves unless it has moved on meanwhile.
+  // Any thread may call these: the number of changes of the place so far, and the place. A caller
+  // that sees the same number before and after knows that the place belongs to it.
   std::uint64_t moves() const { return moves_.load(std::memory_order_acquire); }
   Place place() const {
     return {what_.load(std::memory_order_relaxed), callback_.load(std::memory_order_relaxed),

@@ -125,7 +125,8 @@ int whole_number(const JsonValue& json) {
   return static_cast<int>(value);
 }
 
-// With less than all that it had, or more, a run would go on as another one.
+// Restores every tensor, strictly: with fewer variables, or more, the resumed run would be another
+// run.
 CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
                              const std::string& path) {
   try {

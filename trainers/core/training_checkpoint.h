@@ -14,11 +14,12 @@ namespace belfry {
 class Trainer;
 struct TrainingPosition;
 
-// The state of a run, with members that `more` adds, copied between two steps: to be saved while
-// training goes on. Throws as require_equal_replicas().
+// A copy of the state of a run, with additional members `more`, taken between two steps. It can be
+// saved while training continues. Throws as require_equal_replicas().
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more);
 
-// All this at once: saves, and waits until that is done. Throws as CheckpointSnapshot::save(), too.
+// Takes a snapshot, saves it, and waits until it is saved. Also throws as
+// CheckpointSnapshot::save() does.
 void save_training(Trainer& trainer, const std::string& path);
 
 // A checkpoint of another run: with another model, optimizer, global batch, seed or other data.
@@ -27,7 +28,7 @@ class OtherRun : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-// inspect_checkpoint(); none if there is none that can be read.
+// The result of inspect_checkpoint(); none if there is no checkpoint that can be read.
 std::optional<CheckpointInfo> find_training(const std::string& path);
 
 // The position that a checkpoint keeps; step 0 if it has none. Throws IoError naming the manifest
@@ -40,16 +41,16 @@ std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
 // How to treat a checkpoint whose run had another model, optimizer, global batch, seed or data.
 enum class OtherRuns { kTell, kRefuse };
 
-// Before Trainer::train(): sets all variables and the state of callbacks. The training goes on
-// where the run that saved them was, to the bits of a run that never stopped. Where these cannot be
-// the same, it warns and says why. A checkpoint without a position counts as step 0. Returns a line
+// Call it before Trainer::train(). Sets all variables and the state of callbacks, so that training
+// resumes where the saved run was, with the bits of a run that never stopped. If the bits cannot be
+// the same, a warning says why. A checkpoint without a position counts as step 0. Returns a line
 // for people. Throws as restore_checkpoint() and TrainingProgress::resume() do, and OtherRun,
-// naming the first difference, if that is to be refused; nothing is set then.
+// naming the first difference, for kRefuse; then nothing is set.
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
 
-// The choice of `auto` in the run that saved this checkpoint; none if that chose nothing. Throws
-// IoError naming the manifest unless it holds what save_training() writes.
+// What `auto` chose in the run that saved this checkpoint; none without `auto`. Throws IoError
+// naming the manifest unless it holds what save_training() writes.
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
 }  // namespace belfry

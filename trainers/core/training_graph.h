@@ -13,16 +13,16 @@ namespace belfry {
 struct TrainerKind;
 struct TrainerOptions;
 
-// What build_training_graph() builds a graph for, and borrows.
+// The arguments of build_training_graph(), which borrows them.
 struct TrainingGraphOptions {
   const TrainerKind& kind;        // where variables live, and how gradients change them
   const TrainerOptions& trainer;  // model, devices, optimizer and all that changes the graph
   std::span<const Dataset::Field> fields;
-  // The forms of batches, for the towers of all processes. Of several processes each tower is fed
-  // rows.
+  // The forms of batches, for the towers of all processes. With several processes, each form feeds
+  // rows to every tower.
   std::span<const BatchForm> forms;
-  // Called once, with the towers' gradients, before `kind` first combines them. It may
-  // change the options that it was built with.
+  // Called once, with the towers' gradients, before `kind` first combines them. It may change
+  // `trainer`, the options above.
   std::function<void(const GradientTable&)> choose = {};
   std::size_t predictors = 1;  // at most one per device
 };
@@ -32,25 +32,27 @@ struct TrainingGraphOptions {
 // The model is built once per device, with a placeholder per field: [rows, sample...]. The forms of
 // batches give the rows, "?" if they differ or a form has none. Towers that predict take
 // [?, sample...]. For each form, TrainerKind::combine combines the gradients of the losses, and the
-// optimizer applies them. Or update_parts() does both, or TrainerKind::update. The nodes of
+// optimizer applies them; or update_parts() or TrainerKind::update does both. The nodes of
 // kUpdateOps run with the update. If the towers run free, TrainerKind::update_free makes a node per
-// tower, and each tower's own moments move averages. There must be one form then, in which all
-// towers count alike. Where the towers of a form have different numbers of samples, these weigh
-// losses and moments of batch norms. A tower that a form feeds no rows is not part of its step.
+// tower, and each tower's own moments move averages. There must then be one form, in which all
+// towers have equally many samples. If the towers of a form have different numbers of samples,
+// losses and moments of batch norms are weighted by these. A tower that a form feeds no rows is not
+// part of its step.
 //
-// Where K is a power of two and all towers count alike, each tower's loss gradient starts at 1 / K,
-// which is exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction,
-// replicate() and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
+// If K is a power of two and all towers have equal weights, loss gradients start at 1 / K, which is
+// exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction, replicate()
+// and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
-// With f16 the loss is scaled. Gradients are checked before they are combined, on the devices where
-// they are. One node for all towers says whether the update is applied (Unscaling). A step in which
-// a gradient is not finite, or so large that a sum over towers need not be, leaves variables, slots
-// and moving averages as they are.
+// With f16 the loss is scaled. Each tower's gradients are checked on its device, before they are
+// combined. One node for all towers decides whether the update is applied (Unscaling). If a
+// gradient is not finite, or so large that the sum over towers could overflow, the step leaves
+// variables, slots and moving averages unchanged.
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
-// differentiated once, as the mean of all towers' losses by samples. StepNodes::zeros has the
-// tensors that towers without samples would contribute, with their numbers of samples. Towers that
-// run free cannot have such layers, and those of several processes need samples in every form.
+// differentiated once: the mean of all towers' losses, weighted by samples. StepNodes::zeros has
+// the tensors that towers without samples would contribute, with their numbers of samples.
+// Free-running towers cannot have such layers. With several processes, every tower needs samples in
+// every form.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

@@ -1,5 +1,4 @@
-// What the builder of a training graph refuses of options, and asks of the towers that it has
-// built.
+// Checks by the builder of a training graph: of options, and of the towers that it has built.
 #pragma once
 #include <span>
 #include <string>
@@ -14,12 +13,12 @@ namespace belfry {
 // empty or equal, or have one of ":/ ".
 void require_field_names(std::span<const Dataset::Field> fields);
 
-// Each scope of GradientOptions::recompute holds nodes of the model: OptionMistake for one that
-// does not, with the nearest name.
+// Throws OptionMistake, with the nearest name, for a scope of GradientOptions::recompute that
+// contains no node of the model.
 void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::string>& scopes);
 
-// Warns, once in a process, of each of these scopes in which the backward pass builds nothing
-// again. A node that is in several counts for the first of them.
+// Warns, once per process, of each of these scopes in which the backward pass recomputes nothing. A
+// node in several of them counts for the first.
 void warn_of_useless_scopes(const Graph& graph, const std::vector<std::string>& scopes);
 
 // Whether a tower uses one of its variables more than once.

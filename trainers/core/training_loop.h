@@ -38,20 +38,22 @@ class TrainingLoop {
 
   // Trainer::stop().
   void stop();
-  // Ends the training so for a signal. What is due then, as an evaluation, is left to the run that
-  // resumes. One of several processes tells the others in its next step, and all end after that.
+  // Ends the training as stop() does, because of a signal. An evaluation or other work that is due
+  // then is left to the resumed run. One of several processes informs the others in its next step,
+  // and all end after that step.
   void interrupt(int signal);
   bool interrupted() const { return interruption_ != 0; }
-  // The signal that came to any of the processes; 0 for none.
+  // The signal that any of the processes has received; 0 for none.
   int interruption() const { return interruption_; }
 
-  // Before a step, in any of several processes: all compare their variables after it, and
-  // training ends with an error if they differ (require_equal_processes()). For callbacks.
+  // For callbacks: any of several processes may call it before a step. After that step all
+  // processes compare their variables, and training ends with an error if they differ
+  // (require_equal_processes()).
   void compare_processes_soon();
-  // Compares them now, unless that was done; all processes call it, after so many steps. It does
-  // nothing in a process that is alone.
+  // Compares the variables now, unless that has been done since the last step. All processes call
+  // it after the same number of steps. It does nothing in a lone process.
   void compare_processes(std::int64_t steps);
-  // Whether all processes are known to have the present values.
+  // Whether the present values have been compared, so all processes are known to have them.
   bool is_compared() const;
 
   // For the callback that has evaluated and set the metrics: calls Callback::after_evaluation() of
@@ -87,9 +89,10 @@ class TrainingLoop {
   std::optional<StepInfo> evaluated_at_;  // if an evaluation has set some of the new metrics
   bool stopped_ = false, is_complete_ = false;
   int interruption_ = 0;
-  StepRequest request_;            // of this process
-  bool comparison_due_ = false;    // after the running step
-  bool stop_is_usual_ = false;     // now: an epoch or an evaluation has ended
+  StepRequest request_;          // of this process
+  bool comparison_due_ = false;  // after the running step
+  bool stop_is_usual_ =
+      false;  // all processes may stop now, because an epoch or an evaluation has ended
   std::int64_t compared_at_ = -1;  // steps
 };
 

@@ -23,17 +23,17 @@ struct StepNodes {
   // If a step takes several batches, the nodes that run for those before the last. They move
   // averages, too.
   AccumulationNodes accumulation = {};
-  // The combined gradients, by tower 0's variables; none where towers update by their own. If a
-  // step takes several batches, the sums over these.
+  // The combined gradients, by tower 0's variables; empty if towers update with their own
+  // gradients. If a step takes several batches, the sums over these.
   std::vector<Gradient> gradients = {};
-  // f64, empty unless there are several processes. Process by process, it has the loss and metrics
-  // of each tower, and then what was fed to `request` there.
+  // f64; empty unless there are several processes. For each process it has the loss and metrics of
+  // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
   Output request;  // a scalar placeholder, f64, for a StepRequest
-  // Tensors that towers without samples would give to layers over all towers. They are to be fed
-  // with zeros.
+  // Tensors that towers without samples would contribute to layers over all towers. Each run must
+  // feed zeros for them.
   std::vector<Output> zeros;
-  // The feeds of these tensors. They have no rows where a size is unknown.
+  // The types of these feeds. Unknown sizes become 0.
   std::vector<FeedType> zero_feeds() const;
   // Whether tower t computes anything.
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
@@ -49,7 +49,7 @@ struct UpdateNodes {
 struct UpdateOptions {
   ReduceOptions reduce = {};                     // how the towers' gradients are combined
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
-  Unscaling unscaling = {};                      // if the loss is scaled, so are its gradients
+  Unscaling unscaling = {};  // undoes the loss scale; empty if the loss is not scaled
 };
 
 // The state of loss scaling, one for all towers. It is saved as variables are.
@@ -65,14 +65,14 @@ struct TrainingGraph {
   // (weight_averages.h).
   std::vector<TowerRecord> predictors;
   std::vector<StepNodes> steps;  // one per form of batches; none if the towers run free
-  // If the towers run free, each has a node instead, which makes one step and needs nothing of the
-  // other towers.
+  // If the towers run free, each has a node instead, which makes one step independently of the
+  // others.
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
   LossScale loss_scale;                // empty unless the precision is f16
-  // Whether combined gradients add those of each tower, in the order of the towers. False if layers
-  // are synchronised over towers that share variables, and a tower uses a variable twice, or has no
-  // samples in some form of batches.
+  // Whether combined gradients are sums over towers, in the order of the towers. False if layers
+  // are synchronised over towers that share variables, and a tower either uses a variable twice or
+  // has no samples in some form of batches.
   bool canonical = true;
 };
 

@@ -10,7 +10,7 @@ namespace belfry {
 
 class BuiltTraining;
 
-// A checkpoint keeps it beside the variables.
+// A checkpoint keeps it in addition to the variables.
 struct TrainingPosition {
   std::int64_t steps = 0;    // updates made
   std::int64_t epoch = 0;    // complete epochs
@@ -24,35 +24,35 @@ class TrainingProgress {
   explicit TrainingProgress(const BuiltTraining& built) : built_(built) {}
 
   // Resumes where another run stopped; its epochs and steps count as this run's. With the same seed
-  // and global batch the order of the data is that of a run that never stopped; another global
-  // batch resumes at the last whole one of its own. Call it before Trainer::train(). Throws
-  // InvalidArgument for negative numbers, as check_position() does.
+  // and global batch the order of the data is that of a run that never stopped; with another global
+  // batch, the epoch resumes at the last multiple of that batch. Call it before Trainer::train().
+  // Throws InvalidArgument for negative numbers, as check_position() does.
   void resume(const TrainingPosition& position);
   static void check_position(const TrainingPosition& position);
   TrainingPosition position() const;
 
   // The number of complete steps, with those of the runs that this one resumes.
   std::int64_t steps() const { return steps_; }
-  // Since resume().
+  // Steps of this run alone, without those before resume().
   std::int64_t steps_of_run() const { return steps_ - first_step_; }
-  // The number of steps at the end, as the options ask for.
+  // The number of steps at the end of the training, according to the options.
   std::int64_t total_steps() const;
-  // Complete ones.
+  // The number of complete epochs.
   int epochs() const { return epochs_; }
-  // The steps that the current epoch still takes. With 1 the step that is to come ends it.
+  // The number of steps left in the current epoch. If it is 1, the next step ends the epoch.
   std::int64_t steps_left_of_epoch() const;
-  // The position of the step that is to come.
+  // The position of the next step.
   StepInfo info() const;
-  // The samples that this step takes, and its first batch.
+  // The number of samples of the next step, and its first batch.
   std::int64_t samples_of_step() const;
   BatchPlan::Position next_batch() const;
 
   // The learning rate as text, for comparisons with other runs: LearningRate::str(run).
   std::string learning_rate() const;
-  // Whether the steps so far had other rates in a run of so many steps in all.
+  // Whether the steps so far would have had other rates in a run of `total` steps.
   bool rates_differ(std::int64_t total) const;
 
-  // For the loop. Time starts with the first step of this run.
+  // For the loop. Time counts from the first step of this run.
   void begin();
   void end_step() { ++steps_, ++epoch_step_; }
   void end_epoch() { ++epochs_, epoch_step_ = 0; }

@@ -1,4 +1,4 @@
-// What a training has made so far: what callbacks and reports read.
+// The record of a training so far, which callbacks and reports read.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,18 +19,18 @@ class TrainingRecord {
 
   // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
   // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
-  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, with the
-  // names there are.
+  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, listing the
+  // known names.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
-  // Sets a metric, for callbacks. When those of the step, epoch or evaluation have all been called,
-  // their after_metrics() is.
+  // Sets a metric, for callbacks. Callback::after_metrics() is called once all callbacks of this
+  // step, epoch or evaluation have been called.
   void set_metric(std::string_view name, double value);
-  // Sets what metric() says before the first step and evaluation: the metrics of the run that this
-  // one resumes.
+  // Sets what metric() returns before the first step and evaluation: the metrics of the run that
+  // this one resumes.
   void resume_metrics(const std::vector<NamedValue>& values);
-  // The names that metrics have after an epoch, or with test data after an evaluation: those of the
-  // model, and of callbacks (Callback::metrics()).
+  // The names of the metrics that exist after an epoch, or, with test data, after an evaluation:
+  // those of the model and of callbacks (Callback::metrics()).
   std::vector<std::string> expected_metrics() const;
   // The metrics of the last step, "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
@@ -38,35 +38,34 @@ class TrainingRecord {
   const std::vector<NamedValue>& set_metrics() const { return other_metrics_; }
 
   // The combined gradients of the last step, if options().keeps_gradients, by the logical names of
-  // tower 0's variables. There are none before the first step, and where towers update by their
-  // own. With f16 they are scaled as the loss is. If a step takes several batches, they are sums
-  // over these. They are not clipped.
+  // tower 0's variables. Empty before the first step, and if towers update with their own
+  // gradients. With f16 they are scaled as the loss is. If a step takes several batches, they are
+  // sums over these. They are not clipped.
   std::vector<NamedTensor> gradients() const;
 
-  // Training samples of all towers per second of training. The first step does not count, nor do
-  // evaluations and other callbacks of epochs. 0 before the second step.
+  // Training samples of all towers per second of training. The first step does not count; neither
+  // do evaluations and other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
-  // The same in the last step alone, which may be the first; 0 before it.
+  // The same for the last step alone, even if it is the first; 0 before the first step.
   double step_examples_per_second() const { return step_examples_per_second_; }
-  // Multiplications and additions per second of training, of the towers of this process: twice
-  // step_multiply_adds() of model_summary.h per step. 0 before the second step.
+  // Multiplications and additions per second of training by the towers of this process: twice
+  // step_multiply_adds() (model_summary.h) per step. 0 before the second step.
   double flops_per_second() const;
-  // The learning rate of the last step, by the optimizer's schedule; 0 before it.
+  // The learning rate of the last step, from the optimizer's schedule; 0 before the first step.
   double step_learning_rate() const { return step_rate_; }
 
-  // The losses of the steps so far, and who may have made one that is not finite.
+  // The losses of the steps so far, and likely causes of one that is not finite.
   const DivergenceWatch& watch() const { return watch_; }
   DivergenceWatch& watch() { return watch_; }
 
-  // run_fingerprint() of this run. The first call works it out, and reads the data.
+  // run_fingerprint() of this run. The first call computes it, and reads the data.
   const JsonValue& fingerprint() const;
-  // The first file of the training data that has other content than fingerprint() read; "" for
-  // none. It looks at the content only if the size or the time of a file has changed since the last
-  // call.
+  // The first file of the training data whose content has changed since fingerprint() read it; ""
+  // for none. It reads files again only if the size or time of one has changed since the last call.
   std::string changed_data() const;
 
-  // For the loop: the rate of a step, its values, which the loop sets, the compiled step that has
-  // its gradients, and its speed.
+  // For the loop, which records with these: the rate of a step, its metrics, the compiled step that
+  // has its gradients, and its speed.
   void begin_step(double rate) { step_rate_ = rate; }
   std::span<NamedValue> values_of_step() { return step_metrics_; }
   void note_step(const TrainingStep& step) { last_step_ = &step; }

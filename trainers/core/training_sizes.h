@@ -1,4 +1,5 @@
-// How many processes, towers, samples and shards a training has by its options, before it is built.
+// The numbers of processes, towers, samples and shards of a training, from its options, before it
+// is built.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,21 +10,21 @@ namespace belfry {
 
 struct TrainerFacts;
 
-// The processes that train, or would where a dry run plans one of them.
+// The number of processes that train, or that a dry run plans.
 int processes_of(const TrainerOptions& options);
 
-// The towers of so many processes, each of which has these devices.
+// The number of towers of that many processes with these devices each.
 std::int64_t towers_of(const TrainerOptions& options, int processes);
 
-// The samples of a step of so many processes. Throws OptionError for so many batches that no
-// data could have them: this machine cannot even hold their order.
+// The number of samples of a step of that many processes. Throws OptionError if it is so large that
+// this machine could not even hold the order of the samples.
 std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 
-// Whether a device has one shard, and no more: on GPUs, and where towers run free.
+// Whether each device has exactly one shard: on GPUs, and for free-running towers.
 bool has_one_shard_each(const TrainerOptions& options, const TrainerFacts& kind);
 
-// Why the devices of so many processes, or their batch, cannot have this number of shards; "" if
-// they can. It follows the option and its value.
+// Why the devices or the batch of that many processes cannot have options.shards shards; "" if they
+// can. In an error the text follows the option and its value.
 std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& kind, int processes);
 
 }  // namespace belfry

@@ -37,8 +37,8 @@ double tower_mean(std::size_t towers, DType dtype, const F& value) {
   return total / static_cast<double>(towers);
 }
 
-// Adds the inputs of a tower, for so many rows, to `feeds`. `first` is the number of its first row
-// in the batch of all towers; none if rows do not count.
+// Adds the inputs of a tower, with `rows` rows, to `feeds`. `first` is the number of its first row
+// in the batch of all towers; none if rows are not numbered.
 void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
                std::vector<FeedType>& feeds);
 // Adds the loss of a tower, then its metrics, to `fetches`.
@@ -46,15 +46,16 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
 // What a process asks of all processes in a step.
 struct StepRequest {
-  int signal = 0;           // to end for; 0: not to end
-  bool comparison = false;  // to compare their variables after the step
-  bool stop = false;        // to end after the step, as the work is done
+  int signal = 0;           // end because of this signal; 0: do not end
+  bool comparison = false;  // compare variables after the step
+  bool stop = false;        // end after the step, because a callback called stop()
 };
 
 class TrainingStep {
  public:
   // Compiles a step for the inputs of `towers`, for which `nodes` were built. `rates` are the
-  // placeholders of the learning rate. With `keeps_gradients`, gradients() gives them.
+  // placeholders of the learning rate. With `keeps_gradients`, gradients() returns the combined
+  // gradients.
   TrainingStep(Session& session, const StepNodes& nodes, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {},
                bool keeps_gradients = false);
@@ -62,21 +63,21 @@ class TrainingStep {
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
   // Stages the inputs of a batch. `inputs` has all fields of the first tower, then of the next,
-  // with their rows. One thread may stage while another runs, as CompiledStep::stage. Neither
-  // allocates anything, but for a trace. Returns none, and looks at nothing, if there is nothing to
-  // stage.
+  // with their rows. One thread may stage while another runs (CompiledStep::stage). Neither
+  // allocates anything, except for a trace. If there is nothing to stage, it reads nothing and
+  // returns an empty object.
   StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
   // Runs the step with the inputs that were staged. Feeds `rate` to the placeholders, if there are
   // any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
            RunOptions options = {});
-  // Asks by StepNodes::request from the next run on.
+  // Sends this request to all processes from the next run on (StepNodes::request).
   void request(StepRequest request) { request_ = request; }
-  // What any process asked in the last run; nothing if there is one process. Of several signals it
-  // is the one of the largest number.
+  // The requests of all processes in the last run, combined; empty for a lone process. Of several
+  // signals, the one with the largest number counts.
   StepRequest requested() const;
-  // The mean of metric m over the towers in the last run, by their samples; metric 0 is the loss.
-  // Where all towers have as many samples, it is tower_mean().
+  // The mean of metric m over the towers in the last run, weighted by samples; metric 0 is the
+  // loss. If all towers have equally many samples, it is tower_mean().
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
   // StepNodes::gradients in the last run, by the logical names of variables.
@@ -84,7 +85,7 @@ class TrainingStep {
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
-  // Metric m of a tower, counted over all processes, that has samples.
+  // Metric m of tower number `tower`, counted over all processes, which must have samples.
   double value(std::size_t m, std::size_t tower) const;
 
   CompiledStep* step_;
@@ -92,11 +93,11 @@ class TrainingStep {
   bool stages_;
   std::size_t metrics_, rates_;
   std::vector<DType> types_;         // of the metrics
-  bool equal_;                       // all towers of all processes have as many samples
+  bool equal_;                       // all towers of all processes have equally many samples
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
-  std::size_t per_process_;          // so many values of it
+  std::size_t per_process_;          // how many of its values belong to one process
   StepRequest request_;
   // Inputs, rates and zeros, for a run and for staging; empty if there are inputs alone.
   std::vector<Tensor> feeds_, next_feeds_;
@@ -112,13 +113,13 @@ struct PlanOfStep {
 struct TrainingSteps {
   // One for each form of batches (Batch::form), which updates the variables.
   std::vector<TrainingStep> by_form;
-  // If a step takes several batches, which have one form: the step of the first batch, and that of
-  // the batches between it and the last, if there are any.
+  // If a step takes several batches, all of one form: the step for the first batch, and the step
+  // for the batches between the first and the last, if there are any.
   std::optional<TrainingStep> first, between;
-  // One for each tower that runs free. There are no others then.
+  // One for each free-running tower. There are no other steps then.
   std::vector<TrainingStep> free;
 
-  // The one that `batch` runs, where each step takes so many.
+  // The step that runs `batch`, if each training step takes `batches_per_step` batches.
   TrainingStep& of(const Batch& batch, std::int64_t batches_per_step);
   // In the order of their runs, for full batches before others.
   std::vector<TrainingStep*> all();

@@ -1,4 +1,4 @@
-// In each step processes tell each other losses, metrics and requests to stop.
+// In each step the processes exchange losses, metrics and requests to stop.
 #pragma once
 #include <string>
 
@@ -12,8 +12,8 @@ class Processes;
 // step.
 void add_values_of_all(Graph& graph, TrainingGraph& built);
 
-// What any process says, the first by rank that is not ""; all call it after the same step. A
-// process that is alone, without `processes`, has only its own.
+// Returns the text of the first process, by rank, whose text is not "". All processes call it after
+// the same step. A lone process (null) gets its own text.
 std::string of_any_process(Processes* processes, const std::string& own);
 
 }  // namespace belfry

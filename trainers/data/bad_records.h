@@ -21,7 +21,8 @@ struct BadRecordPolicy {
 // Takes "stop", or "skip:N" with N from 1 to 10^9; else throws InvalidArgument saying so.
 BadRecordPolicy parse_bad_records(std::string_view text);
 
-// Why damage after which the next record cannot be found leaves none out, and what to do.
+// Why damage after which the next record cannot be found ends the run even if records may be left
+// out, and what to do.
 std::string no_next_record();
 
 // An error about damage after which the next record of a file cannot be found.

@@ -44,7 +44,7 @@ struct BatchForm {
   bool equal() const;
   std::int64_t total() const;  // samples that count
   std::string str() const;     // "8", or "6 + 3 + 3" where towers differ
-  // Tower t's part, as a batch of its own.
+  // Tower t's part, as a separate batch.
   BatchForm of_tower(std::size_t t) const;
   // The part of `count` towers from `first` on; rows begin at the same places as in the whole.
   BatchForm of_towers(std::size_t first, std::size_t count) const;
@@ -55,10 +55,10 @@ struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
   bool global = false;  // the user gave the global batch size, and errors speak of that
-  // With kWeight: a tower without samples gets one that does not count, as with kPad, so that the
-  // plans of several processes are alike.
+  // With kWeight: a tower without samples gets one that does not count, as with kPad, so that all
+  // processes have equal plans.
   bool feeds_every_tower = false;
-  // Global batches of a step, one after another: 1 or more, and with kPad and kWeight 1.
+  // Global batches of a step, one after another: at least 1; exactly 1 with kPad and kWeight.
   int gradient_accumulation_steps = 1;
 };
 
@@ -138,7 +138,7 @@ class EvaluationPlan {
 
   // Blocks have at most `global_batch` samples, the largest first, in `shards` parts, or in
   // `towers` parts if the batch has fewer samples than shards. Throws InvalidArgument unless
-  // samples >= 0, towers >= 1, and `global_batch` and `shards` are multiples of it.
+  // samples >= 0, towers >= 1, and `global_batch` and `shards` are multiples of `towers`.
   EvaluationPlan(std::int64_t samples, std::int64_t global_batch, std::int64_t shards,
                  std::int64_t towers);
 

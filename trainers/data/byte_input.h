@@ -17,18 +17,19 @@ class FileBlocks {
   explicit FileBlocks(ReadableFile& file);
 
   std::uint64_t size() const { return file_.size(); }
-  // The number of bytes taken.
+  // The number of bytes read so far.
   std::uint64_t position() const { return position_; }
-  // Looks at the next bytes: `least` of them (at most 64 KiB) or more, fewer only at the end.
+  // Returns the next bytes without reading on: at least `least` of them (at most 64 KiB), fewer
+  // only at the end.
   std::span<const std::byte> peek(std::size_t least);
   void take(std::size_t count);
-  // Takes as many as `out` holds, fewer only at the end; returns how many.
+  // Reads as many bytes as `out` holds, fewer only at the end; returns how many.
   std::size_t read(std::span<std::byte> out);
 
  private:
   ReadableFile& file_;
   std::vector<std::byte> block_;
-  std::span<const std::byte> rest_;  // not yet taken, of the block
+  std::span<const std::byte> rest_;  // the part of the block that is not read yet
   std::uint64_t position_ = 0;
 };
 

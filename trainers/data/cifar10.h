@@ -1,4 +1,4 @@
-// CIFAR-10 from its binary files, or generated images in its place.
+// CIFAR-10 from its binary files, or generated images instead.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; r
 
 // Fields: "image" f32 [32,32,3], each channel less its mean over CIFAR-10 and divided by its
 // deviation; "label" i32 scalar, 0 to 9. Training shifts each image by up to 4 pixels both ways,
-// with zeros beside it, and mirrors half of the images. Both depend on seed, epoch and sample.
+// fills the gaps with zeros, and mirrors half of the images. Both depend on seed, epoch and sample.
 //
 // With dirs.data_dir it reads CIFAR-10's binary files there, gzipped (.bin.gz) or not: all
 // data_batch_*.bin for training, test_batch.bin for tests. They are read when samples are first
@@ -37,9 +37,9 @@ inline constexpr std::size_t kMostCifarImages = 100'000;
 
 // Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
 // each. A label above 9 and a record that the file cuts off are bad records. If gzip data are cut
-// off, so is their rest from that record on; if they are corrupt, all of them. If there are more
-// than `most` images, or no memory is left, the rest is one bad record. Throws as
-// BadRecords::note() does.
+// off, the rest of the file from that record on is a bad record. If they are corrupt, the whole
+// file is. If there are more than `most` images, or no memory is left, the rest is one bad record.
+// Throws as BadRecords::note() does.
 void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to,
                 std::size_t most = kMostCifarImages);
 

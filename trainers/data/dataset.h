@@ -46,14 +46,15 @@ struct Dataset {
   virtual void gather(std::span<const std::int64_t> indices,
                       std::span<std::byte* const> out) const = 0;
 
-  // gather() for a step of training, which may change or choose samples at random, each as a
-  // function of the pass and its index alone. By default samples stay as they are.
+  // gather() for a step of training. It may change or choose samples at random, as a function of
+  // only the pass and the sample's index. By default samples stay as they are.
   virtual void gather_training(const DataPass& /*pass*/, std::span<const std::int64_t> indices,
                                std::span<std::byte* const> out) const {
     gather(indices, out);
   }
 
-  // Throws for data that a dry run must refuse, too. It reads present files, but gives no samples.
+  // Throws for data that even a dry run must refuse. It may read the files if they exist, but
+  // returns no samples.
   virtual void check() const {}
 
   // One line for people: the kind, the number and the origin of the samples.
@@ -75,7 +76,7 @@ class LazyDataset final : public Dataset {
   using Load = std::function<std::unique_ptr<Dataset>()>;
   // The call that needs the data throws what `load` throws. It throws InvalidArgument if `load` is
   // an empty function, or returns no dataset or one of another signature.
-  // `check` serves Dataset::check(); null: none.
+  // Dataset::check() calls `check`; null: it does nothing.
   LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {},
               std::function<void()> check = nullptr)
       : signature_(std::move(signature)),

@@ -16,7 +16,7 @@ struct DecodedImage {
 // Larger images are refused before memory is taken for them.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
-// A JPEG image may have so many passes over its pixels in all, and in any case kLeastScans; most
+// The limit of a JPEG image's scans times its pixels. kLeastScans scans are always allowed; most
 // progressive images have ten. A scan of a few bytes costs as much as one of all pixels.
 inline constexpr std::int64_t kMostPixelsInScans = std::int64_t{1} << 30;
 inline constexpr int kLeastScans = 20, kMostScans = 500;

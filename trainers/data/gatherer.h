@@ -22,7 +22,7 @@ namespace belfry {
 // describe itself has the name of its class.
 std::string gather_name(const Dataset& dataset);
 
-// Shows watches that a data set is asked for samples.
+// Shows watchdogs that a data set is gathering samples.
 class GatherActivity final : public Activity {
  public:
   explicit GatherActivity(std::string name) : name_(std::move(name)) {}

@@ -1,5 +1,6 @@
-// Digits drawn from strokes: data for a first run on a machine without files. Harder than print,
-// easier than handwriting; results on them say nothing about MNIST.
+// Digits drawn from strokes: data for a first run on a machine without files. They are harder to
+// tell apart than printed digits, and easier than handwritten ones; results on them say nothing
+// about MNIST.
 #pragma once
 #include <cstdint>
 

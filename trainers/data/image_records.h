@@ -1,4 +1,4 @@
-// Images from TFRecord files, as ImageNet's, or generated ones in their place.
+// Images from TFRecord files, such as ImageNet's, or generated ones instead.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,8 +23,8 @@ struct ImageRecords {
 // and decodes them.
 //
 // gather() takes the middle of an image, seven eighths of the shorter side high and wide. Training
-// takes a random part of 8 to 100 % of an image, from 3:4 to 4:3 high, and mirrors half of the
-// parts. Both depend on seed, epoch and sample.
+// takes a random part of 8 to 100 % of an image's area, with an aspect ratio from 3:4 to 4:3, and
+// mirrors half of the parts. Both depend on seed, epoch and sample.
 //
 // A record is bad if its CRC is wrong, it lacks these features, its label is no class, or its image
 // cannot be decoded. The next record takes its place.

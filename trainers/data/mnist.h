@@ -1,4 +1,4 @@
-// MNIST, or generated digits in its place.
+// MNIST, or generated digits instead.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,10 +12,10 @@ namespace belfry::data {
 // With dirs.data_dir it reads MNIST (or a set of the same form) from the four IDX files there:
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte,
 // gzipped or not. They are read when samples are first needed; that throws NotFoundError or IoError
-// naming file, offset and what was expected; IoError naming both files if their headers declare
-// other numbers. A label above 9 is a bad record, as is the rest of a truncated file, or the whole
-// of a corrupt one. Without dirs.data_dir it gives generated_digits: 60000 for training, 10000
-// others for tests.
+// naming file, offset and what was expected; it also throws IoError naming both files if their
+// headers declare different numbers of samples. A label above 9 is a bad record, as is the rest of
+// a truncated file, or the whole of a corrupt one. Without dirs.data_dir it gives generated_digits:
+// 60000 for training, 10000 others for tests.
 std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train);
 
 // `count` digits drawn from strokes (see generated_digits.h), in the form of mnist(). Sample i

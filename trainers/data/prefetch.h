@@ -37,7 +37,7 @@ std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples);
 
 // Consecutive towers of a BatchPlan.
 struct TowerSpan {
-  TowerSpan(std::int64_t tower) : first(tower) {}  // NOLINT: one is a span
+  TowerSpan(std::int64_t tower) : first(tower) {}  // NOLINT: one tower is a span, too
   TowerSpan(std::int64_t begin, std::int64_t towers) : first(begin), count(towers) {}
   std::int64_t first, count = 1;
 };

@@ -16,13 +16,13 @@ struct TokenWindows {
   std::int64_t length = 64;  // tokens of a window
   // Samples of an epoch; 0: all windows without overlap, as for tests.
   std::int64_t per_epoch = 0;
-  std::shared_ptr<BadRecords> bad = {};  // null: no record may be left out
+  std::shared_ptr<BadRecords> bad = {};  // counts bad records; null: none may be left out
 };
 
 // Fields: "tokens" and "label" i32 [length], the second one token further on. Samples are windows
 // without overlap, one after another. Training takes each window at a random place, a function of
-// seed, epoch and sample. The next window replaces one with a bad record. Only windows are read.
-// Throws InvalidArgument for a row shorter than a window.
+// seed, epoch and sample. A window with a bad record is replaced by the next one. Only the
+// requested windows are read. Throws InvalidArgument for a row shorter than a window.
 std::unique_ptr<Dataset> token_windows(TokenWindows windows);
 
 namespace data {
@@ -39,8 +39,8 @@ struct TextOptions {
 // A source of such windows for recipes, from the files in RunDirs::data_dir, or of generated text
 // without it. Files are read when samples are first needed, which throws NotFoundError or IoError
 // naming the file, and OptionMistake for text with more different tokens than `vocabulary`.
-// Dataset::check() does so, too, if the files are there. Training and test data of one source share
-// one reading of input.txt while either lives; the training data count its bad records.
+// Dataset::check() does so, too, if the files are there. Training and test data of one source read
+// input.txt only once, as long as either exists; its bad records count as the training data's.
 DatasetFactory text(TextOptions options);
 
 }  // namespace data

@@ -29,8 +29,8 @@ class TokenStream {
 std::unique_ptr<TokenStream> byte_tokens(FileSystem& files, const std::string& path);
 
 // The characters of a file of UTF-8 text, numbered in the order of their code points. The file is
-// read once, block by block; memory has the place of each 4096th character. A byte that is no UTF-8
-// is a bad record; if it is left out, it counts as no character.
+// read once, block by block; only the offset of every 4096th character is kept in memory. A byte
+// that is no UTF-8 is a bad record; if it is left out, it counts as no character.
 std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::string& path,
                                               BadRecords& bad);
 

@@ -23,7 +23,7 @@ Options<AutoFlags> auto_options() {
                 .noted = false}),
       on_off(&AutoFlags::remeasure,
              {.name = "remeasure",
-              .text = "measure them again; sets aside the choice of a checkpoint",
+              .text = "measure the links again, and ignore the choice that a checkpoint keeps",
               .otherwise = "false",
               .noted = false})};
 }

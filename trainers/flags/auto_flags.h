@@ -20,11 +20,11 @@ Options<AutoFlags> auto_options();
 Option<bool> auto_any_option();
 inline constexpr const char* kAutoGroup = "What auto chooses by";
 
-// Adds them in a group of their own.
+// Adds these flags, and --auto_any, as a separate group.
 void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any);
 
 // Throws FlagError if two of the flags contradict each other. Also throws it if one was given
-// though the program chooses nothing: the error names `wish`, which would ask for a choice
+// although the program makes no choice: the error suggests `wish`, a flag that requests a choice
 // ("--allreduce=auto").
 void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish);
 

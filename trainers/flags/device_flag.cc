@@ -68,7 +68,7 @@ Options<DeviceFlags> device_options(const std::string& devices) {
   Option<DeviceFlags> logical{
       {.name = "logical_gpus",
        .unit = "N",
-       .text = "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N",
+       .text = "N logical GPUs share each physical one: gpu:i is on physical GPU i / N",
        .otherwise = "1"}};
   logical.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
     read_integer(flag, 1, kMostDevices, flags.logical_gpus);
@@ -87,8 +87,8 @@ Options<DeviceFlags> device_options(const std::string& devices) {
   Option<DeviceFlags> algorithms{
       {.name = "algorithms",
        .unit = "FILE",
-       .text = "take the algorithms for GPUs from there, and write those that it lacks to it; else "
-               "they are chosen anew in each run",
+       .text = "read the choices of GPU algorithms from FILE, and add those that it lacks; without "
+               "FILE each run chooses anew",
        .otherwise = "none",
        .scope = Scope::kThisCall,
        .own_process = true}};

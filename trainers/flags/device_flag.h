@@ -19,7 +19,7 @@ class FlagParser;
 // As many as this machine has, or logical ones. Several processes of the machine divide them.
 inline constexpr std::string_view kAllGpus = "gpu:all";
 
-// The variables that get their values.
+// The variables that the flags set.
 struct DeviceFlags {
   std::vector<DeviceSpec>& devices;  // as parse_devices() gives them
   int& logical_gpus;                 // per physical GPU, as in SessionOptions

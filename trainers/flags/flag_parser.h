@@ -44,8 +44,8 @@ class FlagParser {
     };
     add(names, read, unit, text);
   }
-  // Takes a value that `make` makes of the flag, or of its text. In the second case an error of
-  // `make` becomes one of the flag. `otherwise` as above.
+  // Takes a value that `make` makes from the flag, or from its text. If it takes the text, errors
+  // of `make` are turned into errors about the flag. `otherwise` as above.
   template <class T, class Make>
   void add_parsed(const std::string& names, T& value, Make make, const std::string& unit,
                   const std::string& text, const std::string& otherwise = "") {
@@ -57,8 +57,8 @@ class FlagParser {
     };
     add(names, read, unit, text, otherwise);
   }
-  // Takes a finite number that is `allowed`, which `wanted` describes (read_number()). T is double
-  // or std::optional<double>.
+  // Takes a finite number for which `allowed` is true; `wanted` describes such numbers
+  // (read_number()). T is double or std::optional<double>.
   template <class T>
   void add_number(const std::string& names, T& value, const std::string& wanted,
                   bool (*allowed)(double), const std::string& unit, const std::string& text) {
@@ -71,7 +71,7 @@ class FlagParser {
   }
   // Takes what parse_switch() reads.
   void add(const std::string& names, bool& value, const std::string& unit, const std::string& text);
-  // A switch: it sets true by itself. --name=false and --noname are read, too.
+  // A switch: without a value it sets true. --name=false and --noname are read, too.
   void add(const std::string& names, bool& value, const std::string& text);
 
   // Adds an argument that is no flag. --help shows its unit, in brackets if it may be left out.
@@ -88,10 +88,10 @@ class FlagParser {
   void add_spellings(std::vector<FlagSpelling> spellings);
 
   // Returns the text of --help, at most 100 columns wide, or of --help=GROUP, --version or
-  // --completion, if it is asked for, else "". Programs print it, and do nothing else. Throws
-  // FlagError for unknown flags, with the nearest name, and for spellings that contradict each
-  // other. Also for values and arguments that are missing, not wanted, or of the wrong kind. The
-  // first `of_file` arguments come from a file (WrittenFlag::of_file).
+  // --completion, if one of these flags is given, else "". Programs print it, and do nothing else.
+  // Throws FlagError for unknown flags, with the nearest name, and for spellings that contradict
+  // each other. Also throws it for values and arguments that are missing, unexpected, or of the
+  // wrong kind. The first `of_file` arguments come from a file (WrittenFlag::of_file).
   std::string parse(std::span<const char* const> arguments, std::size_t of_file = 0);
 
   // Whether parse() adds this flag, by its name without dashes: "help".
@@ -104,7 +104,8 @@ class FlagParser {
   WrittenFlag flag(const std::string& name) const;
   // All flags that parse() saw, in our spelling.
   std::span<const WrittenFlag> line() const;
-  // The row of a flag, by its name without dashes; null for none. Those of all flags and spellings.
+  // row(): the row of a flag, by its name without dashes; null if there is none. rows(): those of
+  // all flags and spellings.
   const OptionRow* row(std::string_view name) const;
   std::span<const OptionRow> rows() const;
 

@@ -10,8 +10,8 @@
 namespace belfry {
 
 struct FlagSpelling {
-  // Our flags in its place, given the whole command line. Flags without `written` are shown as
-  // `self`. Throws FlagError that names `self.written` and what to write instead.
+  // Returns our flags in place of `self`, given the whole command line. Flags without `written` are
+  // shown as `self`. Throws FlagError that names `self.written` and what to write instead.
   using Translate =
       std::function<std::vector<WrittenFlag>(const WrittenFlag& self, const WrittenFlags& all)>;
 
@@ -24,8 +24,9 @@ struct FlagSpelling {
 // Our flag under another name: renamed("num_epochs", "N", "epochs").
 FlagSpelling renamed(std::string name, std::string unit, std::string flag);
 
-// A flag that we do not have, as there is nothing to choose. `value` (in either case) names what
-// happens anyway; all other values are refused with the reason. "" for a value refuses everything.
+// A flag that we do not have, because there is nothing to choose. `value` (in upper or lower case)
+// names what happens anyway; all other values are refused with the reason. If `value` is "", every
+// value is refused.
 FlagSpelling only(std::string name, std::string unit, std::string value, std::string why);
 FlagSpelling refused(std::string name, std::string why);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kHelpColumns = 100, kHelpIndent = 30;
 
-// `text` in lines of at most `columns`, broken at blanks and, in long lists, behind a '|'.
+// `text` in lines of at most `columns`, broken at blanks and, in long lists, after a '|'.
 std::string wrapped_help(std::string_view text, std::size_t columns) {
   std::string lines;
   std::size_t used = 0;

@@ -1,4 +1,4 @@
-// What is printed of a program's flags: --help, a script for bash, and a page of docs.
+// Texts about a program's flags: --help, a script for bash, and a page of docs.
 #pragma once
 #include <span>
 #include <string>
@@ -39,7 +39,7 @@ std::string completion_script(std::string_view program, std::span<const OptionRo
 // The words of a row's unit: "drop" and "pad" of "drop|pad"; none if it takes other values, too.
 std::vector<std::string_view> words_of(const OptionRow& row);
 
-// A table of Markdown for each group, but for those of other programs' spellings.
+// A table of Markdown for each group, except those of other programs' spellings.
 std::string flag_tables(std::span<const OptionRow> rows);
 
 }  // namespace belfry

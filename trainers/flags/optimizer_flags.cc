@@ -57,17 +57,17 @@ Options<OptimizerFlags> optimizer_options() {
       number(&OptimizerFlags::weight_decay, "a finite number >= 0", is_not_negative,
              optimizer_row(
                  "weight_decay", "X",
-                 "by which share of themselves weights shrink per unit of the rate; sgd, momentum "
-                 "and rms_prop add it to gradients, adamw and lamb take it by themselves and leave "
-                 "biases alone, adam takes none; 0: none",
+                 "the share of itself by which a weight shrinks per unit of the rate. sgd, "
+                 "momentum and rms_prop add it to gradients; adamw and lamb apply it separately, "
+                 "and not to biases; adam takes none; 0: none",
                  "the program's", {"wd"})),
       number(
           &OptimizerFlags::moving_average, "a number >= 0 and below 1",
           [](double x) { return x >= 0 && x < 1; },
           optimizer_row(
               "moving_average", "DECAY",
-              "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with "
-              "them",
+              "keep exponential moving averages of the trained variables, e.g. 0.999, and evaluate "
+              "with them",
               "none", {"ema"})),
       on_off(&OptimizerFlags::moving_average_warmup,
              optimizer_row(

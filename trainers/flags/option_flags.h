@@ -23,7 +23,7 @@ void add_options(FlagParser& parser, const Options<S>& table, S& options) {
   for (const Option<S>& option : table) add_option(parser, option, options);
 }
 
-// The same for options that only refer to what they set.
+// The same for an options struct that holds references to the variables it sets.
 template <class S>
 void add_options_for(FlagParser& parser, const Options<S>& table, S options) {
   const auto held = std::make_shared<S>(std::move(options));

@@ -7,9 +7,9 @@
 
 namespace belfry {
 
-// Each flag takes the value, if there is one, that names what happens anyway. All else is refused.
-// The error names our flag to write instead, if the program has it, or says that there is nothing
-// like it.
+// Each flag takes only the value that names what happens anyway, if there is one. Any other value
+// is refused: the error names our flag to write instead, if the program has it, or says that there
+// is no counterpart.
 std::vector<FlagSpelling> tf_fixed_spellings(const FlagDefaults& program);
 
 }  // namespace belfry

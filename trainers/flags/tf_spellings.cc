@@ -122,7 +122,7 @@ Translated agg_small_grads_max_bytes(const WrittenFlag& self, const WrittenFlags
   return {{"small_tensors_kb", cat(bytes / 1024), {}}};
 }
 
-// Trains so many steps, however many epochs they take.
+// Trains this many steps, however many epochs they take.
 Translated num_batches(const WrittenFlag& self, const WrittenFlags& line) {
   const WrittenFlag* const spelled = line.find("num_epochs");
   const WrittenFlag* const epochs = spelled ? spelled : line.find("epochs");

@@ -11,7 +11,7 @@ namespace belfry {
 
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,
                       std::optional<CheckpointChoice>& checkpoint);
-// The second one alone.
+// Adds only --checkpoint.
 void add_checkpoint_flag(FlagParser& parser, const std::string& prefix,
                          std::optional<CheckpointChoice>& checkpoint);
 

@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// What they set.
+// The variables that these options set.
 struct WeightFlags {
   WeightChoice& weights;
   std::optional<CheckpointChoice>& checkpoint;

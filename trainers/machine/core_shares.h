@@ -20,13 +20,13 @@ struct ProcessCores {
 // The cores of this process.
 ProcessCores own_cores(const std::string& host);
 
-// The number of workers of process `rank`, at least 1. A core that n processes may use counts 1 /
-// n. So processes take all cores that are theirs alone, and divide cores that they share. The
+// The number of workers of process `rank`, at least 1. A core that n processes may use counts 1 / n
+// for each. So a process gets all cores that only it may use, and a share of the others. The
 // processes of a host together take no more than the quota.
 int share_of_cores(std::span<const ProcessCores> all, int rank);
 
-// One line for each process that may use fewer cores than its part of the host, e.g. as mpirun
-// binds each to one; "" for each other process.
+// One line for each process that may use fewer cores than its part of the host, e.g. because mpirun
+// binds each process to one core; "" for every other process.
 std::vector<std::string> narrow_processes(std::span<const ProcessCores> all);
 
 }  // namespace belfry

@@ -22,9 +22,9 @@ ProcessGpus own_gpus(const std::string& host, const Gpus& found = gpus());
 
 // The numbers of the GPUs that process `rank` takes among those that it sees: all of them, if no
 // other process of its host sees one. Processes of a host that see the same GPUs, in any order,
-// divide them equally, in the order of ranks. If there are fewer GPUs than processes, several take
-// one GPU, which NCCL must serve (`several_ranks`). Throws InvalidArgument naming both ranks and
-// the GPUs if two processes see some, but not all, GPUs in common.
+// divide them equally, in the order of ranks. If there are fewer GPUs than processes, several
+// processes take the same GPU, which NCCL must support (`several_ranks`). Throws InvalidArgument
+// naming both ranks and the GPUs if two processes see some, but not all, GPUs in common.
 std::vector<int> share_of_gpus(std::span<const ProcessGpus> all, int rank, bool several_ranks);
 
 }  // namespace belfry

@@ -16,11 +16,11 @@ struct ProductOptions {
   int chain = 10;         // products in a row that a run computes on each device
 };
 
-// CPUs take smaller matrices: they are far slower, and have no thousands of cores to keep busy.
+// CPUs take smaller matrices: they are far slower, and need less work to keep all cores busy.
 std::int64_t default_product_size(const std::vector<DeviceSpec>& devices);
 
-// Multiplies matrices of normal numbers, as some numbers are faster on GPUs. Products keep the
-// magnitude of the numbers.
+// Multiplies matrices of normally distributed numbers, because GPUs are faster with some other
+// numbers, such as zeros. Products keep the magnitude of the numbers.
 class Products {
  public:
   explicit Products(const ProductOptions& options);

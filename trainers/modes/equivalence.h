@@ -65,9 +65,9 @@ struct Equivalence {
   std::string to_table() const;
 };
 
-// `options` says all but the mode; its callbacks, epochs and numbers of steps do not count, and all
-// runs are deterministic. One session exists at a time. Modes that cannot serve the options are
-// listed with the reason; throws InvalidArgument if none can. Shows progress on the console, if
+// `options` sets everything but the mode; its callbacks, epochs and numbers of steps are ignored,
+// and all runs are deterministic. One session exists at a time. Modes that cannot serve the options
+// are listed with the reason; throws InvalidArgument if none can. Shows progress on the console, if
 // there is one, whenever that is due.
 Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
                               std::int64_t steps, std::span<const Mode> modes,

@@ -21,8 +21,8 @@
 namespace belfry {
 namespace {
 
-// A variable that goes wherever `beside` is, and is a replica if that is one. `options` have what
-// is special about it. `role`: kStateVariables or kAverageVariables.
+// A variable on the device of `beside`, which is a replica if `beside` is one. `options` has its
+// other properties. `role`: kStateVariables or kAverageVariables.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
                       At at, OptimizerSlots slots, VariableOptions options = {},
                       std::string_view role = kStateVariables) {

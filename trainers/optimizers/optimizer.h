@@ -15,8 +15,8 @@ namespace belfry {
 
 class GradientTable;
 
-// Whether an optimizer makes the variables that it keeps, or takes those of an earlier update of
-// the same variables. No step runs both updates.
+// Whether an optimizer makes its slots, or reuses those of an earlier update of the same variables.
+// No step runs both updates.
 enum class OptimizerSlots { kMake, kReuse };
 
 // Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
@@ -26,22 +26,23 @@ inline constexpr std::string_view kLearningRates = "learning_rates";
 // How several updates of the same variables follow each other.
 enum class UpdateOrder {
   kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run
-  kFree,      // nothing orders them: each is for runs of its own
+  kFree,      // nothing orders them: they never belong to the same run
 };
 
-// The parts that one process updates, where each process updates a part of every variable.
+// The parts of variables that this process updates, if each process updates a part of every
+// variable.
 struct UpdatedParts {
   // One for each variable, in the order of gradients.
   std::vector<VariablePart> parts;
   // Returns the norms of tensors that are cut as variable i is. `rows` has this process's part of
-  // each tensor. Only norms of replicas of one variable are asked for twice.
+  // each tensor. Called once per variable, or once per replica of it.
   std::function<std::vector<Output>(std::size_t i, std::span<const Output> rows)> norms;
-  // Called with a node per variable, which has updated the part of this process in place. Returns a
-  // node per variable, which has written the parts of all processes.
+  // Takes a node per variable, which updates this process's part in place. Returns a node per
+  // variable, after which the parts of all processes are written.
   std::function<std::vector<Node*>(std::span<Node* const>)> gather;
 };
 
-// A value: copies are equal. The same optimizer may serve several graphs.
+// A value type: copies are equal. The same optimizer may be used in several graphs.
 class Optimizer {
  public:
   // The arguments of Rule::update: one variable, and what its update is built from.
@@ -54,12 +55,13 @@ class Optimizer {
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
     double weight_decay;  // Rule::weight_decay
-    // 0: the whole variable is updated. Else slots and gradient are rows of a part of it, which
-    // begins with this element, counted from 1. Only a rule that takes_parts gets such. Its ops
-    // have it among their options as a PartFrom, which is in no fingerprint of a run.
+    // 0: the whole variable is updated. Otherwise slots and gradient are rows for a part of it, and
+    // this is the number of the part's first element, counted from 1. Only a rule with takes_parts
+    // gets parts. Its ops have the number as an option of type PartFrom, which fingerprints of runs
+    // leave out.
     std::int64_t part_from;
-    // Returns the norms (f64 scalars) of tensors like the gradient. Where that is a row of a part,
-    // the norms are those of the whole tensors. To be called at most once.
+    // Returns the norms (f64 scalars) of tensors like the gradient. If the gradient is a row of a
+    // part, the norms are those of the whole tensors. Call it at most once.
     std::function<std::vector<Output>(std::span<const Output>)> norms;
     At at;
   };
@@ -68,16 +70,17 @@ class Optimizer {
     LearningRate rate = 0;
     std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
     bool counts_steps = false;
-    // Heeds Update::factor: multiplies the gradient by it and, where it is 0, writes nothing.
+    // The rule uses Update::factor: it multiplies the gradient by it and, if it is 0, writes
+    // nothing.
     bool takes_loss_scale = false;
-    // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
+    // The rule uses Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
-    // Heeds Update::part_from: element i of a variable changes by element i of gradient and slots
-    // alone, and by Update::norms.
+    // The rule uses Update::part_from: the new element i of a variable depends only on element i of
+    // variable, gradient and slots, and on Update::norms.
     bool takes_parts = false;
-    // Returns a node that waits for all that it adds. If it needs the variable's value it asks
-    // Variable::read(), which sees what updates before it have written.
+    // Adds the nodes of the update, and returns one that waits for all of them. If it needs the
+    // variable's value, it calls Variable::read(), which sees what earlier updates have written.
     std::function<Node&(const Update&)> update;
   };
 
@@ -99,42 +102,42 @@ class Optimizer {
   // The same rule with another weight decay, 0 for none. Throws InvalidArgument for a rule that
   // takes none (Rule::takes_weight_decay), and unless it is finite and at least 0.
   Optimizer with_weight_decay(double weight_decay) const;
-  // The same rule, whose updates move the averages of what they update, too (weight_averages.h).
-  // Throws as check_averages() does.
+  // The same rule, whose updates also move the averages of the updated variables
+  // (weight_averages.h). Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
 
   // Adds the update of each variable by its gradient and returns one node that waits for all, which
   // it lists in the collection kTrainOp. Its name is At's, made unique, or "apply_gradients" (in
-  // TensorFlow the optimizer's name); what it is made of is named below it. Variables whose
-  // gradient is empty are skipped.
+  // TensorFlow the optimizer's name); the other nodes have names below it. Variables whose gradient
+  // is empty are skipped.
   //
-  // Slots and updates lie beside their variables, whatever the scopes and setters around the call,
-  // which place the constant learning rate alone. (In TensorFlow a variable without a device
-  // follows the call's scope, and slots count as load for setters.) Slots are not trainable and
-  // ignore control dependencies. They are named "<variable>/<slot>", without the variable scope of
-  // the call and never made unique, as names are keys of checkpoints. Those of a replica are local
-  // copies of tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per
-  // replica). It moves once per run of the update, whatever the number of variables and towers, but
-  // not in those that `unscaling` skips.
+  // Slots and updates are on the devices of their variables. Scopes and setters around the call
+  // place only the constant learning rate. (In TensorFlow a variable without a device follows the
+  // call's scope, and slots count as load for setters.) Slots are not trainable and ignore control
+  // dependencies. They are named "<variable>/<slot>", without the variable scope of the call and
+  // never made unique, as names are keys of checkpoints. Those of a replica are local copies of
+  // tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per replica). It
+  // moves once per run of the update, whatever the number of variables and towers, but not in those
+  // that `unscaling` skips.
   //
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
   // variable has slots of this name already and they are not to be reused; and for an `unscaling`
-  // that the rule does not heed.
+  // if the rule does not take one.
   Node& apply(std::span<const Gradient> gradients, At at = {},
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
-  // As apply(), where each process updates parts of variables: gradients are the rows of the parts
-  // of this process, and slots are as long. Throws InvalidArgument as apply() does, for a rule that
-  // takes no parts, and unless each of parts.parts has a gradient.
+  // Like apply(), if each process updates parts of variables: gradients are rows for the parts of
+  // this process, and slots have the same lengths. Throws InvalidArgument as apply() does, for a
+  // rule that takes no parts, and unless each of parts.parts has a gradient.
   Node& apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at = {},
                     OptimizerSlots slots = OptimizerSlots::kMake,
                     const Unscaling& unscaling = {}) const;
 
-  // Several updates of the same variables, one per row of gradients: as apply() each, but with one
-  // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
-  // that read variables in the usual way, Output(v), see the values before the first update. At's
-  // name is that of the first node; the others get suffixes.
+  // Several updates of the same variables, one per row of gradients. Each is like apply(), but they
+  // share the slots and one counter, which each update increments. Returns a node per row.
+  // Gradients that read variables in the usual way, Output(v), see the values before the first
+  // update. At's name is that of the first node; the others get suffixes.
   std::vector<Node*> apply_each(std::span<const std::vector<Gradient>> rows, UpdateOrder order,
                                 At at = {}, OptimizerSlots slots = OptimizerSlots::kMake,
                                 const Unscaling& unscaling = {}) const;
@@ -180,7 +183,7 @@ struct RmsPropOptions {
 };
 
 // RMSprop in PyTorch's form (rms_prop_update.h). Slots "RMSProp" (mean square) and "RMSProp_1"
-// (sum), also without momentum.
+// (sum, even if momentum is 0).
 Optimizer rms_prop(LearningRate rate, RmsPropOptions options = {});
 
 struct AdamOptions {
@@ -211,7 +214,7 @@ struct LambOptions {
 
 // LAMB, for large batches (You et al. 2020): u is a step of Adam, with corrected moments, plus
 // weight_decay * w but for variables of rank 0 and 1; w -= rate * norm(w) / norm(u) * u. Each
-// variable has a ratio of its own (trust_ratio.h), of norms whose bits do not depend on devices
+// variable has its own ratio (trust_ratio.h), from norms whose bits do not depend on devices
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});
 
@@ -222,7 +225,7 @@ Node& apply_to_towers(const GradientTable& gradients, At at,
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates, named as
-// At says, or "train_op". Those of towers with variables of their own are called
+// At says, or "train_op". If towers have separate variables, their updates are called
 // <name>/apply_gradients, tower1/<name>/apply_gradients and so on.
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
                       OptimizerSlots slots = OptimizerSlots::kMake,

@@ -1,4 +1,4 @@
-// Moving averages of what is trained: smoother weights to evaluate and predict with.
+// Moving averages of trained variables: smoother weights for evaluation and prediction.
 #pragma once
 #include <span>
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace belfry {
 
-// After each update: average -= (average - variable) * (1 - decay), from the variable's first value
-// on. An average is no copy in each tower: it lies beside tower 0's variable. So its bits are those
-// of the variable, whatever the number of towers.
+// After each update: average -= (average - variable) * (1 - decay), starting at the variable's
+// first value. There is one average for all towers, on the device of tower 0's variable. So its
+// bits depend only on those of the variable, not on the number of towers.
 struct WeightAverages {
   double decay = 0.999;
   // The decay of update n, counted from 1, is at most (1 + n) / (10 + n), so that first values are
@@ -28,18 +28,19 @@ void check_averages(const WeightAverages& averages);
 // The average of a trained variable; empty if it has none.
 Variable average_of(Variable variable);
 
-// Lets all averages begin at what their variables hold.
+// Sets all averages to the present values of their variables.
 void begin_averages(Session& session);
 
-// 1 - decay. `updates`: scalar i64, the number of this one; empty unless they are counted.
+// Returns 1 - decay. `updates`: scalar i64, the number of this update; empty unless updates are
+// counted.
 Output average_step(Graph& graph, const WeightAverages& averages, Output updates, DType dtype);
 
-// Moves an average towards what the variable holds where the scopes in force say. `factor`: as of
-// ScaledGradient, where it is 0 the average stays.
+// Moves an average towards the value of the variable that a read in the scopes in force sees.
+// `factor`: that of ScaledGradient; if it is 0, the average stays unchanged.
 Node& move_average(Variable average, Variable variable, Output step, Output factor);
 
-// In its scope variable() finds, in the place of each variable that has an average,
-// that average. For prediction towers: opened in their function, around the model.
+// While it lives, variable() returns the average of a variable instead of the variable, if it has
+// one. Prediction towers open it in their function, around the model.
 class AveragesScope {
  public:
   // `all`: the variables that the model has.

@@ -14,20 +14,20 @@
 
 namespace belfry {
 
-// What another value makes of a run.
+// What another value of an option changes about a run.
 enum class Scope {
   kResults,       // another run: the option is part of the fingerprint of a run
   kExecution,     // the same run, carried out in another way or to another length
-  kRunDirectory,  // the same run, of which its directory keeps something else
-  kThisCall       // no configuration keeps the option
+  kRunDirectory,  // the same run, but its directory keeps other files
+  kThisCall       // only this call of the program: no configuration keeps the option
 };
 
-// What rows ask of a kind of trainer.
+// The properties of a trainer that rows need to know.
 struct TrainerFacts {
   std::string name;
   bool takes_one_device = false;  // and no more
-  bool combines = false;          // the towers' gradients, before they update variables
-  bool updates_between = false;   // by each batch of a step
+  bool combines = false;          // it combines the towers' gradients before they update variables
+  bool updates_between = false;   // it has updates between the batches of a step
   bool takes_async = false;
   bool spreads_variables = false;
   bool replicates_variables = false;
@@ -36,7 +36,7 @@ struct TrainerFacts {
   bool takes_partition = false;
 };
 
-// What a row's answer depends on beside the options, and how it names options.
+// What a row's answer depends on besides the options, and how the answer names options.
 struct OptionQuestion {
   TrainerFacts kind;
   int processes = 1;
@@ -53,7 +53,7 @@ inline constexpr std::string_view kCombinesNone =
     " combines none: each tower updates the variables by its own; leave it out, or use the trainer "
     "replicated";
 
-// The parts of a row that do not depend on where the option lies.
+// The members of a row that do not depend on the struct that holds the option.
 struct OptionRow {
   std::string name;  // "bucket_mb"; its flag is --bucket_mb
   std::string unit;  // of the value; "drop|pad" if it is one of these words; "": true or false
@@ -64,22 +64,22 @@ struct OptionRow {
   std::string group = {};      // the heading in --help
   Scope scope = Scope::kExecution;
   bool own_process = false;    // processes may differ in it
-  bool needs_run_dir = false;  // it is about what a run directory keeps, as kRunDirectory is
-  bool kept = false;           // a run that resumes keeps it, as kRunDirectory, unless it is given
-  bool combines = false;       // it is about combining gradients, of which one device has no use
-  bool of_training = false;    // it is about files of a training run, and inspections refuse it
-  // The default follows from the devices and other options, so a configuration notes what it was,
-  // but has the option only if it was given.
+  bool needs_run_dir = false;  // it needs a run directory, as options of scope kRunDirectory do
+  bool kept = false;  // a resumed run keeps its value, as with kRunDirectory, unless it is given
+  bool combines = false;     // it is about combining gradients, so it has no use with one device
+  bool of_training = false;  // it is about files of a training run, so inspections refuse it
+  // The default depends on the devices and other options. So a configuration records the value
+  // under `chosen`, and has the option itself only if it was given.
   bool chosen = false;
-  bool noted = true;       // a configuration has the default, too
-  bool reported = false;   // in the JSON report, where options of the scope kResults are anyway
+  bool noted = true;       // a configuration has the option even if it has the default
+  bool reported = false;   // it is in the JSON report, as all options of scope kResults are
   bool benchmarks = true;  // programs that only measure have it, too
-  bool compared = true;    // --check_equivalence, which tries all trainers, leaves it alone
+  bool compared = true;    // it works with --check_equivalence, which tries all trainers
   std::string words = {};  // "the seed"; "": "the option NAME"
   std::string key = {};    // its name in identities; "": `name`
   char letter = 0;         // of the short flag, -n
   std::vector<std::string> older = {};  // other names, which --help does not list
-  // What other programs, or versions before, call it: the error of such a flag names this one.
+  // Its names in other programs or earlier versions: the error for such a flag names this one.
   std::vector<std::string> elsewhere = {};
   // Whether trainers of a kind take the option; null: all do. The sentence of those that do not
   // follows the option and its value: " has no use for ...".
@@ -107,7 +107,7 @@ struct Option : OptionRow {
   std::function<void(S&, const WrittenFlag&)> read = {};
   // The value, null for none. Options without this function are known as they were written.
   std::function<JsonValue(const S&)> value = {};
-  // Why these options do not go together, or not with this trainer; "" if they do. It follows the
+  // Why these options contradict each other or this trainer; "" if they do not. It follows the
   // option and its value: " has no use for ...".
   std::function<std::string(const S&, const OptionQuestion&)> refusal = {};
   // The same, asked only if the option was given.
@@ -121,7 +121,7 @@ using Options = std::vector<Option<S>>;
 // The option of a part of a Whole; part(whole) is that part.
 template <class Whole, class S, class Part>
 Option<Whole> of_part(const Option<S>& option, Part part) {
-  // None of these changes what it looks at.
+  // None of these functions changes the options.
   const auto look = [part](const Whole& whole) -> decltype(auto) {
     return part(const_cast<Whole&>(whole));
   };

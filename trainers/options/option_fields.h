@@ -43,7 +43,7 @@ Option<S> number(T S::*field, std::string wanted, bool (*allowed)(double), Optio
   return option;
 }
 
-// True or false. A row without a unit makes a switch, which sets true by itself.
+// True or false. A row without a unit makes a switch, which sets true if it has no value.
 template <class S>
 Option<S> on_off(bool S::*field, OptionRow row) {
   Option<S> option{std::move(row)};
@@ -63,8 +63,9 @@ Option<S> any_text(std::string S::*field, OptionRow row) {
   return option;
 }
 
-// A value that `make` makes of the flag, or of its text. In the second case an error of `make`
-// becomes one of the flag. `show` makes JSON of the value; nullptr: there is no value().
+// A value that `make` makes from the flag, or from its text. If it takes the text, errors of `make`
+// are turned into errors about the flag. `show` turns the value into JSON; nullptr: there is no
+// value().
 template <class S, class T, class Make, class Show = std::nullptr_t>
 Option<S> parsed(T S::*field, Make make, OptionRow row, Show show = nullptr) {
   Option<S> option{std::move(row)};
@@ -79,7 +80,7 @@ Option<S> parsed(T S::*field, Make make, OptionRow row, Show show = nullptr) {
   return option;
 }
 
-// An option of one program or trainer, which has no part in S. `whose`: OwnOption::row().
+// The row of an OwnOption, which sets its variable and no field of S. `whose`: OwnOption::row().
 template <class S>
 Option<S> own_option(const OwnOption& own, std::string_view whose) {
   Option<S> option{own.row(whose)};

@@ -1,4 +1,4 @@
-// Options of one program or of one trainer, beside those of all.
+// Options that only one program or one trainer has, in addition to the common ones.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,8 +14,9 @@ namespace belfry {
 struct OptionRow;
 struct WrittenFlag;
 
-// An option that sets a variable. That of a program is set before data and model are made. The
-// variable's value before is the default, which --help shows. The variable must outlive the run.
+// An option that sets a variable. A program's options are set before data and model are made. The
+// initial value of the variable is the default, which --help shows. The variable must outlive the
+// run.
 //   double rate = 0;
 //   OwnOption{"dropout", &rate, "probability that an element becomes zero",
 //             {"a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; }}}
@@ -28,15 +29,15 @@ struct OwnOption {
     bool (*allowed)(double) = nullptr;  // null: all finite numbers
   };
 
-  std::string name;  // of small letters, digits and '_'
+  std::string name;  // lower-case letters, digits and '_'
   Variable variable;
   std::string text;  // for --help
   Range range = {};
   std::string unit = "";  // for --help: "RATE"; "": the type decides
   // The strings that an option takes, which --help lists; empty: any string.
   std::vector<std::string> choices = {};
-  // Of a trainer's option: another value gives other results. A program's own are known by the
-  // model and the data that they make.
+  // For a trainer's option: whether another value gives other results. For a program's option the
+  // model and the data show that.
   bool changes_results = true;
 
   JsonValue value() const;

@@ -9,10 +9,10 @@ namespace belfry {
 
 class AlgorithmsFile {
  public:
-  // Gives the GPUs' module the choices of the file, if it exists, for steps that are
-  // `deterministic` or not. Does nothing for an empty path. Throws IoError if the file cannot be
-  // read or written, and InvalidArgument, naming it, if it is no file of algorithms. `found`
-  // replaces gpus(), which is called only if there is a path.
+  // Gives the GPUs' module the choices of the file, if it exists, for deterministic steps or for
+  // others, as `deterministic` says. Does nothing for an empty path. Throws IoError if the file
+  // cannot be read or written, and InvalidArgument, naming it, if it is no file of algorithms.
+  // `found` replaces gpus(), which is called only if there is a path.
   AlgorithmsFile(FileSystem& files, OutputFiles& outputs, const std::string& path,
                  bool deterministic, const Gpus* found = nullptr);
 

@@ -27,7 +27,7 @@ struct TrainingSpeed {
   double examples_per_second = 0;
   std::optional<double> tokens_per_second = {};  // none unless samples are rows of tokens
   std::optional<double> mfu = {};                // share of the measured peak; none without --mfu
-  // Communication of the traced steps; none without a trace, or messages.
+  // Of the traced steps; none without a trace, or without messages.
   std::optional<double> communication_hidden_share = {};
 };
 

@@ -30,7 +30,7 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
   }
 }
 
-// A program that inspects or compares keeps nothing of a training run, and does not go on from one.
+// A program that inspects or compares keeps no training run, and resumes none.
 void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   const std::string_view why = flags.inspection.dry_run                 ? "--dry_run"
                                : flags.inspection.summary               ? "--summary"
@@ -107,8 +107,8 @@ class FlagConflicts {
                        "--moving_average_warmup is about --moving_average; name that, too");
   }
 
-  // --check_equivalence has auto among its modes. A run that goes on from one that chose may
-  // choose, too: train() finds out when it reads the checkpoint.
+  // --check_equivalence has auto among its modes. A run that resumes from a run with `auto` may
+  // also choose: train() finds out when it reads the checkpoint.
   void check_auto(bool wishes_auto) const {
     const std::string& resume = flags_.run.resume;
     const bool goes_on = !flags_.run.directory.empty() || (resume != "auto" && resume != "never");

@@ -24,7 +24,7 @@ class UsedFlags {
   std::vector<std::string> left_out_;
 };
 
-// Throws FlagError for a flag that has no use beside --check_equivalence, --dry_run, --summary or
+// Throws FlagError for a flag that has no use with --check_equivalence, --dry_run, --summary or
 // --explain. Call it before anything is chosen.
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used);
 

@@ -61,7 +61,7 @@ void read_lost_after(WatchOptions& watch, const WrittenFlag& flag) {
   watch.most_silent = static_cast<int>(std::ceil(std::min(seconds, kMostLostSeconds) / beat));
 }
 
-// A row without a field of its own type.
+// A row whose value is not simply one field.
 Option<TrainFlags> special_option(OptionRow row, void (*read)(TrainFlags&, const WrittenFlag&),
                                   JsonValue (*value)(const TrainFlags&) = nullptr) {
   Option<TrainFlags> option{std::move(row)};
@@ -156,8 +156,8 @@ class FlagTable {
                {.name = "early_stop",
                 .unit = "METRIC:min|max:N",
                 .text = "end the training when N evaluations in a row bring no lower (or higher) "
-                        "value of a metric, e.g. validation_loss:min:3; with a fourth part, no "
-                        "value lower by more than that",
+                        "value of a metric, e.g. validation_loss:min:3; a fourth part, as in "
+                        "validation_loss:min:3:0.01, is the least improvement that counts",
                 .otherwise = "none",
                 .benchmarks = false,
                 .compared = false,
@@ -182,8 +182,8 @@ class FlagTable {
               {.name = "bad_records",
                .unit = "stop|skip:N",
                .text = "what to do with records of data files that cannot be used: end with an "
-                       "error that names the first, or leave out up to N of each data set and warn "
-                       "of each",
+                       "error that names the first, or skip up to N in each data set and warn of "
+                       "each",
                .otherwise = "stop"}),
           files_in);
     }
@@ -222,8 +222,9 @@ class FlagTable {
             &GroupFlags::processes, 1, kMostPlannedProcesses,
             {.name = "processes",
              .unit = "N",
-             .text = "with `dry_run`: plan one of N processes with `devices` each, without "
-                     "starting any; prints what crosses links within its host and between hosts",
+             .text = "with `dry_run`: plan one of N processes, each with `devices`, without "
+                     "starting any; prints the bytes that it sends within its host and between "
+                     "hosts",
              .otherwise = "those that a launcher started",
              .scope = Scope::kThisCall,
              .own_process = true}),
@@ -231,7 +232,7 @@ class FlagTable {
     add(whole_number(&SessionOptions::planned_per_host, 1, kMostPlannedProcesses,
                      {.name = "processes_per_host",
                       .unit = "N",
-                      .text = "with `processes`: so many of them share a host",
+                      .text = "with `processes`: how many of them share a host",
                       .otherwise = "1",
                       .scope = Scope::kThisCall,
                       .own_process = true}),
@@ -252,9 +253,9 @@ class FlagTable {
     add(on_off(
             &InspectionFlags::mfu,
             {.name = "mfu",
-             .text = "before training, time products of matrices on the devices, for a second or "
-                     "so on CPUs, and tell what share of that peak training reaches: twice the "
-                     "multiply-adds of `summary` per second",
+             .text = "before training, measure the peak of the devices with products of matrices, "
+                     "for a second or so on CPUs; then report the share of it that training "
+                     "reaches, at twice the multiply-adds of `summary` per step",
              .otherwise = "false",
              .noted = false}),
         inspection_in);
@@ -274,7 +275,7 @@ class FlagTable {
          .unit = "FILE",
          .text = cat("record ",
                      defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
-                     " for Perfetto or chrome://tracing, of several processes all in one"),
+                     " for Perfetto or chrome://tracing; several processes share one file"),
          .otherwise = "none",
          .scope = Scope::kThisCall,
          .of_training = true});
@@ -289,8 +290,8 @@ class FlagTable {
              .unit = "FILE",
              .text =
                  "write there what the planned memory is for, by kind and device, and its largest "
-                 "tensors, as one JSON object; with `dry_run`, too. planned_bytes, also of `json`, "
-                 "is the sum over all devices and what else is held",
+                 "tensors, as one JSON object; also with `dry_run`. planned_bytes, which `json` "
+                 "has, too, is the sum over all devices and other memory of the process",
              .otherwise = "none",
              .scope = Scope::kThisCall,
              .own_process = true}),
@@ -345,8 +346,8 @@ class FlagTable {
     add(special_option(
         {.name = "mpi",
          .unit = "auto|off",
-         .text = "off: this process trains alone, whoever has started it with others: a "
-                 "launcher of MPI, or one that sets RANK and WORLD_SIZE",
+         .text = "off: this process trains alone, even if a launcher has started others with it, "
+                 "by MPI or with RANK and WORLD_SIZE",
          .otherwise = "auto"},
         [](TrainFlags& flags, const WrittenFlag& flag) {
           flags.group.alone = is_second(flag, "auto", "off");
@@ -354,9 +355,9 @@ class FlagTable {
     add(special_option(
         {.name = "lost_after_seconds",
          .unit = "X",
-         .text = "with several processes: end with an error when one sends no heartbeat "
-                 "for X seconds. A host that is paused, or a link that is down, for less "
-                 "only delays the others; 0: never",
+         .text = "with several processes: end with an error when one sends no heartbeat for X "
+                 "seconds. A host that is paused, or a link that is down, for a shorter time only "
+                 "delays the others; 0: never",
          .otherwise = "5"},
         [](TrainFlags& flags, const WrittenFlag& flag) {
           read_lost_after(flags.group.watch, flag);
@@ -364,17 +365,17 @@ class FlagTable {
     add(parsed(&GroupFlags::meeting_timeout, meeting_timeout,
                {.name = "meeting_timeout_s",
                 .unit = "X",
-                .text = "with several processes that meet by TCP: end with an error if they have "
-                        "not all met in X seconds",
+                .text = "with several processes that connect by TCP: end with an error if they are "
+                        "not all connected within X seconds",
                 .otherwise = "300",
                 .scope = Scope::kThisCall,
                 .own_process = true}),
         group_in);
     add(on_off(&GroupFlags::insecure,
                {.name = "insecure",
-                .text = "let processes meet without a token (BELFRY_TOKEN) where other machines "
-                        "reach them, also by BELFRY_INSECURE=1; whoever reaches the port can then "
-                        "join",
+                .text = "let processes connect without a token (BELFRY_TOKEN) where other machines "
+                        "can reach them; BELFRY_INSECURE=1 does the same. Anybody who can reach "
+                        "the port can then join",
                 .otherwise = "false",
                 .scope = Scope::kThisCall,
                 .own_process = true}),
@@ -382,9 +383,9 @@ class FlagTable {
     add(special_option(
         {.name = "stall_warn_seconds",
          .unit = "X",
-         .text = "tell which op, data set or callback a run waits for when it has made no "
-                 "progress for X seconds; with several processes also which of them are "
-                 "late, when a message has waited so long; 0: never",
+         .text = "warn when a run has made no progress for X seconds, and name the op, data set or "
+                 "callback that it waits for. With several processes, also warn when a message has "
+                 "waited so long, and name the late ones; 0: never",
          .otherwise = "10"},
         [](TrainFlags& flags, const WrittenFlag& flag) {
           flags.group.watch.stall_warn = stall_milliseconds(stall_seconds(flag));
@@ -393,8 +394,9 @@ class FlagTable {
         {.name = "stall_abort_seconds",
          .unit = "X",
          .text = "end with an error when an op, data set or callback has made no progress for X "
-                 "seconds, or a message has waited so long for a process that computes, or all "
-                 "processes for each other, or a collective of `allreduce=nccl` has; 0: never",
+                 "seconds, or when one of these has waited so long: a message for a process that "
+                 "computes, all processes for each other, or a collective of `allreduce=nccl`; 0: "
+                 "never",
          .otherwise = "600"},
         [](TrainFlags& flags, const WrittenFlag& flag) {
           const double seconds = stall_seconds(flag);
@@ -404,7 +406,7 @@ class FlagTable {
     auto code = whole_number(&GroupFlags::stall_exit_code, 1, kMostExitCode,
                              {.name = "stall_exit_code",
                               .unit = "N",
-                              .text = "the exit code of such an end",
+                              .text = "the exit code of a run that `stall_abort_seconds` has ended",
                               .otherwise = cat(kStallExitCode),
                               .noted = false});
     add(code, group_in);

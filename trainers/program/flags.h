@@ -30,15 +30,16 @@ struct FileFlags {
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;
-  bool mfu = false;     // measures the peak of the devices, and tells which share of it is reached
-  std::string explain;  // a node; "" for none
+  bool mfu =
+      false;  // measures the peak of the devices, and reports the share of it that training reaches
+  std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
 
-  // Nothing runs, and GPUs need not exist.
+  // Whether the program only plans: nothing runs, and GPUs need not exist.
   bool plans() const { return dry_run || summary || !explain.empty(); }
 };
 
-// The exit code of a program whose processes wait in vain for another process.
+// The exit code of a program that stalls.
 inline constexpr int kStallExitCode = 75;
 
 // The processes that train together.
@@ -46,13 +47,13 @@ struct GroupFlags {
   bool alone = false;     // --mpi=off
   bool insecure = false;  // may meet without a token
   std::chrono::milliseconds meeting_timeout = TcpGroupOptions().timeout;
-  LauncherFound launcher;  // the launcher of several processes
-  int processes = 1;       // as the launcher started them, or of the run that a dry run plans
-  WatchOptions watch;      // the watch over them
+  LauncherFound launcher;                // the launcher of several processes
+  int processes = 1;                     // how many the launcher has started, or a dry run plans
+  WatchOptions watch;                    // how processes watch each other
   int stall_exit_code = kStallExitCode;  // if watch.stall_end, or the timeout of NCCL, ends the run
 };
 
-// Flags that were on the command line, if that matters beside their values.
+// Whether flags were on the command line, where that matters in addition to their values.
 struct GivenFlags {
   bool allreduce = false;  // false: it is the trainer's default
   bool batch = false;      // --batch_size or --global_batch_size
@@ -62,8 +63,8 @@ struct GivenFlags {
 // All flags, with defaults filled in, and checked against each other.
 struct TrainFlags {
   std::string kind;  // --trainer: a TrainerKind's name
-  // Lacks model, optimizer and callbacks (trainer_options()). The session of a program that only
-  // plans is a dry run. `allreduce` is "" for trainers that combine nothing.
+  // All options except model, optimizer and callbacks (trainer_options()). If the program only
+  // plans, the session is a dry run. `allreduce` is "" for trainers that combine nothing.
   TrainerOptions trainer;
   AutoFlags automatic;        // for "auto"
   int global_batch_size = 0;  // replaces the batch size per device; 0: not given
@@ -75,25 +76,25 @@ struct TrainFlags {
   GroupFlags group;
   GivenFlags given;
   JsonValue config =
-      JsonValue::object();  // what config.json is to hold: flags, and what was chosen by them
+      JsonValue::object();  // the content of config.json: flags, and what was chosen automatically
   std::string help;         // not empty if --help was given: print it and do nothing else
   std::shared_ptr<const Options<TrainFlags>> table;  // the rows of all flags
 
   bool plans() const { return inspection.plans(); }
-  // Whether the run sometimes holds a copy of the state, for checkpoints.
+  // Whether the run saves checkpoints, so that it sometimes holds a copy of the state.
   bool saves() const { return !run.directory.empty(); }
   // The mode of the trainer async; "" for other trainers.
   std::string async() const;
 };
 
 // Makes the options of a trainer from the flags, the model, and the optimizer as with_flags()
-// changes it. Callbacks are left out. Reads the file of --links now, and throws if it is wrong.
-// Measures nothing until something must be chosen.
+// changes it. Callbacks are left out. Reads the file of --links at once, and throws if it is wrong.
+// Measures the machine only when a choice must be made.
 TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
                                const Optimizer& optimizer);
 
 // Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
-// as a flag, and the others as chosen.
+// as a flag, and the others under `chosen`.
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 
 // Reads --name=value and --name value. `-` and `_` are alike in names, and the last of several
@@ -101,8 +102,8 @@ void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 // flags that contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
 
-// The same flags for a program that has others too. It adds them to the parser before
-// FlagParser::parse(), and reads them after.
+// The same flags for a program that also has others. Make it before FlagParser::parse(), to which
+// it adds the flags, and call read() afterwards.
 class TrainFlagSet {
  public:
   // `parser` must outlive it.
@@ -111,7 +112,7 @@ class TrainFlagSet {
   TrainFlagSet& operator=(const TrainFlagSet&) = delete;
 
   // `batch_size` is the default of --batch_size, if it was not known before. `compares_auto`: the
-  // program's own flags name `auto`, so the flags for its choice have a use.
+  // program's own flags name `auto`, so flags about its choice are not refused.
   TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:

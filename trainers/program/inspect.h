@@ -9,9 +9,9 @@
 
 namespace belfry {
 
-// Tells people what decides the bits of a run: "the global batch of 256 has 2 shards", and what
-// that means for other numbers of devices. If the default --shards gives other bits there, it names
-// one that gives equal bits.
+// Text for people about what decides the bits of a run: "the global batch of 256 has 2 shards", and
+// what that means for other numbers of devices. If the default --shards gives other bits there, it
+// names one that gives equal bits.
 std::string shards_text(const ShardReport& report);
 
 // Prints what the flags ask for, and writes it as JSON to `file` if there is one: with --dry_run a

@@ -17,11 +17,11 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                   Trainer& trainer, const Dataset& train, const Dataset* test);
 
 // A report without times and memory of the process. Logs copies that differ from tower 0's
-// variables. `peak`: multiplications and additions a second of this process's devices, if it was
+// variables. `peak`: multiplications and additions per second of this process's devices, if
 // measured.
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
                    Trainer& trainer, std::optional<double> peak = {});
-// The same without what variables hold, and without asking other processes: of a run that failed.
+// The report of a run that failed: without values of variables, and without asking other processes.
 Report report_without_values(const std::string& program, const TrainFlags& flags,
                              const Recipe& recipe, Trainer& trainer,
                              std::optional<double> peak = {});
@@ -29,12 +29,12 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
 // measure_peak() for the devices, sessions and precision of the flags.
 double measured_peak(const TrainFlags& flags);
 
-// The memory that --memory_report plans, the peak, and `rss_before_plan`. `saves`: the plan has a
-// copy of the variables, from which checkpoints are written.
+// The planned memory as in --memory_report, the peak of the process, and `rss_before_plan`.
+// `saves`: the plan includes the copy of the variables from which checkpoints are written.
 ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves);
 
-// These log a warning that the run has ended before it traced a step: the step of --trace_file, or
-// all of the steps of --trace_steps.
+// Each logs a warning if the run has ended before it traced a requested step: that of --trace_file,
+// or any of --trace_steps.
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer);
 void warn_of_no_traces(const StepRange& asked, const Trainer& trainer);
 

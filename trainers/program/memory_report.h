@@ -18,36 +18,36 @@ namespace belfry {
 // {"planned_bytes", "devices": [{"device", "planned_bytes", "kinds": {"weights": ..}}],
 // "saved_copy_bytes", "data_bytes", "largest_tensors": [{"name", "line", "kind", "device",
 // "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and other
-// memory of the process. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h
-// states.
+// memory of the process. The bytes of a device are the sum of its kinds (memory_kinds.h).
 JsonValue memory_json(const MemoryReport& report, const HeldMemory& held);
 
-// Writes the report of a training program, with the memory that it holds beside sessions. `saves`
+// Writes the report of a training program, with the memory that it holds outside sessions. `saves`
 // as in TellMemory.
 void write_memory_report(const Session& session, bool saves, OutputFile& file);
 HeldMemory held_memory(const Graph& graph, bool saves);
 
 // "memory: 69.10 MiB planned", and an indented line each for devices with equal needs: "CPU:1 CPU:2
 // each 15.45 MiB (activations 13.00 MiB, weights 1.60 MiB, ...)": the same bytes. Kinds with less
-// than a hundredth of a device are left out. The copy for a checkpoint that is being written has a
-// line of its own, if there is one.
+// than a hundredth of a device are left out. If there is a copy for a checkpoint that is being
+// written, it has a separate line.
 std::string memory_line(const MemoryReport& report, const HeldMemory& held);
 
-// The memory of the host that training may plan to take, and what to do if it plans more.
+// How much host memory training may plan to use, and the advice if it plans more.
 struct MemoryLimit {
   std::int64_t bytes = host_memory();
   std::string advice = "use a smaller batch or fewer devices";
 };
 
-// Prints memory_line() when all steps of the run are planned. It must be called after Evaluation.
+// Prints memory_line() when all steps of the run are planned. It must come after Evaluation in the
+// list of callbacks.
 class TellMemory final : public Callback {
  public:
-  // `saves`: checkpoints are written while training goes on, from a copy of the variables.
+  // `saves`: checkpoints are written while training continues, from a copy of the variables.
   TellMemory(Console& console, bool saves, MemoryLimit limit = {})
       : console_(console), saves_(saves), limit_(std::move(limit)) {}
   CallbackPhase phase() const override { return CallbackPhase::kJudge; }
-  // Throws OutOfMemory if the CPUs of this process need more memory than the limit, as far as steps
-  // are planned: those of training before setup(), then those of the evaluation, too.
+  // Throws OutOfMemory if the CPUs of this process need more memory than the limit. It counts the
+  // steps planned so far: before setup() those of training, later also those of the evaluation.
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
 

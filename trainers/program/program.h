@@ -18,27 +18,29 @@ std::string program_name(int argc, const char* const* argv);
 // OptionMistake), 1 for others, unless the error has one of its own.
 int exit_code_of(const ErrorFields& error);
 
-// Why standard output lacks a part of the printed text: it is closed, say, or its disk is full. ""
-// if nothing is missing, or if the reader has gone (`| head -n 1`), which wanted no more.
+// Why a part of the printed text did not reach standard output, for example because it is closed or
+// its disk is full. "" if nothing is missing, or if the reader has exited because it wanted no more
+// (`| head -n 1`).
 std::string standard_output_failure();
 
-// For a process that plans and then ends: it keeps freed memory for later allocations. Each pass
-// frees lists of many megabytes. Otherwise the system would make their pages anew for the next
-// pass.
+// For a process that plans and then ends: keeps freed memory for later allocations, instead of
+// returning it to the system. Each pass frees lists of many megabytes, and the system would
+// otherwise have to provide their pages anew for the next pass.
 void keep_freed_memory();
 
-// The arguments behind argv[0].
+// The arguments after argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
-// The line that run_program() prints for an error, without its end: "error: no such file".
+// The line that run_program() prints for an error, without the line break: "error: no such file".
 std::string error_line(const std::exception& error);
 
 // Calls body() and returns its exit code. An exception becomes one line "error: ..." on standard
-// error, and exit_code_of() its code. Texts name flags instead of options (option_name.h). What is
-// known of the exception goes to the error file, too (error_file.h). After body(),
-// standard_output_failure() becomes such a line, and 1 if the code was 0. SIGPIPE and SIGXFSZ are
-// ignored from the call on. Descriptors 0 to 2 are opened if they are closed, so that no file gets
-// them. A stack that is too small for kernels becomes such a line, and 1, before body().
+// error. Its code is exit_code_of(). Texts name flags instead of options (option_name.h). The
+// fields of the exception also go to the error file (error_file.h). After body(),
+// standard_output_failure() is printed in the same way, and an exit code of 0 becomes 1. SIGPIPE
+// and SIGXFSZ are ignored from the call on. Descriptors 0 to 2 are opened if they are closed, so
+// that no file gets them. If the stack is too small for kernels, it prints such a line and returns
+// 1, without calling body().
 int run_program(const std::function<int()>& body);
 
 // Runs a program without flags: --help prints the description, and all other arguments are refused.

@@ -21,10 +21,11 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 // several processes do not support yet, and InvalidArgument for flags that differ.
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
 
-// The flags of a program that runs alone. With --processes they are those of rank 0 of so many,
-// whose step a dry run plans. Throws FlagError for flags that several processes do not support.
+// The flags of a program that runs alone. With --processes they are those of rank 0 of that many
+// processes, whose step a dry run plans. Throws FlagError for flags that several processes do not
+// support.
 TrainFlags of_planned_process(TrainFlags flags);
-// For a plan of several processes that combines gradients by `allreduce`: how they get from GPUs to
+// A note for a plan of several processes: how gradients that `allreduce` combines get from GPUs to
 // other hosts. "" for plans of CPUs.
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce);
 
@@ -36,30 +37,31 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 // The host of each process; empty if this process is alone (null).
 std::vector<std::string> hosts_of(const Processes* processes);
 
-// What a watch over a run does by these flags, alone or in one of several processes. Its end_run is
-// left to the program.
+// The options of the stall watch, from these flags, in a lone process or one of several. The
+// program sets end_run.
 StallOptions stall_options(const TrainFlags& flags);
-// For end_run: the other processes end with the same reason. It returns when they have it, or
-// before long.
+// For end_run: ends the other processes with the same reason. Returns when they have received it,
+// or after a short time.
 void tell_others_of_stall(const TrainFlags& flags, const StallError& error);
-// Ends this process with last words. `saved`: what was saved last, for people; "" for nothing.
+// Ends this process, after printing the error. `saved`: what was saved last, for people; "" for
+// nothing.
 [[noreturn]] void end_stalled_process(const TrainFlags& flags, const StallError& error, int code,
                                       const std::string& saved);
 
 // The number of workers that this process is to start. Processes that may use the same cores share
-// them. All processes call it. Rank 0 warns of processes that may use fewer cores than their share.
+// them. All processes call it. Rank 0 warns about processes that may use fewer cores than their
+// share.
 int share_of_cores(Processes& processes);
 
 // Runs body() in one of several processes. An exception ends the other processes, and its text says
 // which process threw. A stall gets the exit code of stall_code(), also if the process is alone
-// (null). What is a mistake in one process is a mistake in the others, which only hear of it: all
-// end with one exit code.
+// (null). A mistake in one process is a mistake in all, so all end with the same exit code.
 int run_process(
     Processes* processes, const std::function<int()>& body,
     const std::function<int()>& stall_code = [] { return kStallExitCode; });
 
-// The exit code of a run that has stalled. If a signal or --max_time has asked it to end, that is
-// the reason of its end, and no launcher starts it again.
+// The exit code of a run that has stalled. If a signal or --max_time has asked it to end, the code
+// is that of the request, so that no launcher restarts the run.
 int stall_code(const TrainFlags& flags);
 
 // The exit code of a program whose training throws `error` through run_process() and run_program().

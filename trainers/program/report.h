@@ -19,7 +19,7 @@ namespace belfry {
 struct Report {
   std::string program;
   JsonValue flags = JsonValue::object();    // the recipe's own
-  JsonValue options = JsonValue::object();  // those of rows, by name; each is a member
+  JsonValue options = JsonValue::object();  // the options of rows, by name; each becomes a member
   std::vector<DeviceSpec> devices;          // of all processes
   std::vector<std::string> hosts = {};      // of each process; empty for one that runs alone
   int threads = 0;
@@ -31,8 +31,8 @@ struct Report {
     std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
     std::string learning_rate;        // LearningRate::str()
     double weight_decay = 0;
-    // Whether this trainer and strategy give, for so many devices, the bits of the canonical sum,
-    // and so of all other canonical ones.
+    // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
+    // sum, and so of all other canonical ones.
     bool canonical = true;
 
     void add_to(JsonValue& json) const;
@@ -40,10 +40,11 @@ struct Report {
 
   struct Batches {
     std::int64_t global_batch_size = 0;
-    // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
+    // The result of k_dependence(): the JSON member k_dependent_because. The member k_independent
+    // is true if it is "".
     std::string k_dependent_because;
-    // Metrics of the model whose values depend on the number of devices even where bits of weights
-    // do not: metrics_by_devices(). The member is metrics_depend_on_devices.
+    // Metrics of the model whose values depend on the number of devices even if the bits of the
+    // weights do not (metrics_by_devices()). The JSON member is metrics_depend_on_devices.
     std::vector<std::string> device_metrics;
 
     void add_to(JsonValue& json) const;
@@ -70,7 +71,8 @@ struct Report {
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
-    // All metrics, these too, by name: of the last step, then of the last test and of callbacks.
+    // All metrics by name, including these: of the last step, then of the last test and of
+    // callbacks.
     std::vector<NamedValue> metrics;
     std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
 

@@ -16,7 +16,7 @@ struct ReportFiles {
   void reserve_data(const TrainFlags& flags, const Dataset& data);
 
   OutputFiles files;
-  OutputFile *json = nullptr, *memory = nullptr, *trace = nullptr;  // null: not asked for
+  OutputFile *json = nullptr, *memory = nullptr, *trace = nullptr;  // null: not requested
 };
 
 }  // namespace belfry

@@ -105,7 +105,7 @@ class FlagChoices {
     allreduce = kind_->default_strategy;
   }
 
-  // This is no error, as a run may go on with fewer processes.
+  // This is no error, because a run may resume with fewer processes.
   void leave_out_partition() {
     if (aggregation_.zero_stage == 0 || flags_.group.processes > 1) return;
     log_warning(used_.written("--zero_stage"),
@@ -127,8 +127,8 @@ class FlagChoices {
   const TrainerKind* kind_ = nullptr;
 };
 
-// A configuration keeps the shards of its run, since they decide bits. Where other devices, or
-// another batch, cannot have so many, the run takes a number of its own and says so.
+// A configuration keeps the number of shards of its run, because it decides bits. If other devices
+// or another batch cannot have that number, the run chooses another one, and a warning says so.
 void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
                               const TrainerKind& kind) {
   if (!parser.flag("--shards").of_file) return;

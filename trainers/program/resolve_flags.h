@@ -4,12 +4,12 @@
 
 namespace belfry {
 
-// Chooses trainer, strategy and size of buckets if no flag does. Ignores flags that one device or
-// process has no use for, with a warning. Throws FlagError for flags that contradict each other.
-// `compares_auto`: a program's own flags have `auto` among the strategies to compare.
+// Chooses trainer, strategy and size of buckets if no flag does. Ignores, with a warning, flags
+// that have no use with one device or one process. Throws FlagError for flags that contradict each
+// other. `compares_auto`: the program's own flags list `auto` among the strategies to compare.
 void resolve_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto);
 
-// Sets `processes`. Throws FlagError for --processes beside a run, or beside a launcher that has
+// Sets `processes`. Throws FlagError for --processes without a dry run, or if a launcher has
 // started another number.
 void count_processes(TrainFlags& flags, const FlagParser& parser);
 

@@ -140,8 +140,8 @@ Options<RunFlags> config_options() {
   return {any_text(&RunFlags::config_file,
                    {.name = "config",
                     .unit = "FILE",
-                    .text = "take flags from this JSON object, as `print_config` prints and "
-                            "`run_dir` keeps it; those of the command line win",
+                    .text = "read flags from this JSON file, as `print_config` prints it and "
+                            "`run_dir` keeps it; flags on the command line override it",
                     .otherwise = "none",
                     .scope = Scope::kThisCall,
                     .own_process = true}),
@@ -160,7 +160,7 @@ void add_start_options(Options<RunFlags>& all) {
                          {.name = "run_dir",
                           .unit = "DIR",
                           .text = "folder of this run: checkpoints, logs, TensorBoard files, "
-                                  "results; started again, the program goes on where the run was",
+                                  "results; the same command resumes the run",
                           .otherwise = "none",
                           .scope = Scope::kThisCall,
                           .of_training = true,
@@ -169,8 +169,8 @@ void add_start_options(Options<RunFlags>& all) {
       &RunFlags::resume,
       {.name = "resume",
        .unit = "WAY",
-       .text = "auto: go on from the newest checkpoint of `run_dir`, if there is one; never: start "
-               "anew; PATH: go on from this checkpoint or run",
+       .text = "auto: resume from the newest checkpoint of `run_dir`, if there is one; never: "
+               "start anew; PATH: resume from this checkpoint or run",
        .otherwise = "auto",
        .scope = Scope::kThisCall,
        .of_training = true,
@@ -179,8 +179,8 @@ void add_start_options(Options<RunFlags>& all) {
       &RunFlags::load,
       {.name = "load",
        .unit = "PATH",
-       .text = "before training, take the weights that this checkpoint or run has, too, by name; "
-               "the rest starts as usual",
+       .text = "start from the weights of this checkpoint or run, matched by name; everything else "
+               "starts as usual",
        .otherwise = "none",
        .scope = Scope::kThisCall,
        .of_training = true}));
@@ -212,12 +212,12 @@ Option<RunFlags> every_option(std::string name, std::int64_t RunFlags::*steps, s
 void add_record_options(Options<RunFlags>& all) {
   all.push_back(every_option(
       "histograms_every", &RunFlags::histograms_every,
-      "give TensorBoard histograms of the variables after every N steps; 0: never", "0"));
+      "write histograms of the variables for TensorBoard after every N steps; 0: never", "0"));
   all.push_back(
       every_option("hash_every", &RunFlags::hash_every,
-                   "note a hash of each variable and each combined gradient in `run_dir` after "
-                   "every N steps, for belfry bisect; no gradient is fused with its update "
-                   "then; 0: never",
+                   "record a hash of each variable and each combined gradient in `run_dir` after "
+                   "every N steps, for belfry bisect; no gradient is then fused with its update; "
+                   "0: never",
                    "0"));
   Option<RunFlags> check =
       every_option("check_replicas_every", &RunFlags::check_replicas_every,
@@ -229,15 +229,15 @@ void add_record_options(Options<RunFlags>& all) {
   all.push_back(check);
   all.push_back(
       every_option("memory_every", &RunFlags::memory_every,
-                   "note the memory of the process and of the devices in `run_dir` after every "
-                   "N steps, for TensorBoard, too; 0: never",
+                   "record the memory of the process and of the devices in `run_dir` after every N "
+                   "steps, for TensorBoard, too; 0: never",
                    "100"));
   const auto read = [](const WrittenFlag& flag) { return parse_steps(flag.written, flag.value); };
   all.push_back(parsed(
       &RunFlags::traced, read,
       {.name = "trace_steps",
        .unit = "FIRST-LAST",
-       .text = "record these steps for Perfetto or chrome://tracing, a file each in `run_dir`",
+       .text = "record these steps for Perfetto or chrome://tracing, each in a file in `run_dir`",
        .otherwise = "none",
        .scope = Scope::kThisCall,
        .needs_run_dir = true},
@@ -285,7 +285,7 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
 
 namespace {
 
-// Whether the run in the directory goes on, and not another that takes its place.
+// Whether the run in the directory is resumed, not replaced by another.
 bool goes_on_in_directory(const RunFlags& flags) {
   if (flags.directory.empty() || flags.resume == "never") return false;
   FileSystem& files = local_file_system();

@@ -1,4 +1,4 @@
-// Flags about the files that a training run writes and goes on from.
+// Flags about the files that a training run writes and resumes from.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -45,21 +45,20 @@ Options<RunFlags> config_options();
 // Notes which flags are given. Throws FlagError for flags that have no use together.
 void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite);
 
-// What a run was told stays told: takes the flags about what a run directory keeps from the
-// config.json of the run that is to go on, unless they are given now. Throws FlagError naming the
-// file if it cannot be read.
+// A resumed run keeps its flags about the run directory: takes them from the config.json of the
+// run, unless they are given now. Throws FlagError naming the file if it cannot be read.
 void take_from_run(TrainFlags& flags);
 
-// FlagParser::parse() of the arguments behind those of the file that --config names. Its members
-// are flags: {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line
-// wins. Flags about a run directory are ignored, with a warning, if no argument names one. Throws
-// FlagError naming the file and the line, or the file if the wrong flag is there.
+// Calls FlagParser::parse() with the flags of the file that --config names, followed by the
+// arguments. Its members are flags: {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag
+// of the command line wins. Flags about a run directory are ignored, with a warning, if no argument
+// names one. Throws FlagError naming the file and the line, or the file if the wrong flag is there.
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
-// The configuration that makes this run again: the given flags, without those that name files of
-// one run.
+// The configuration that repeats this run: the given flags, without those that name files of a
+// single run.
 JsonValue config_of(const FlagParser& parser);
-// Serves --print_config.
+// Implements --print_config.
 void print_config(const JsonValue& config);
 
 // Reads "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.

@@ -17,11 +17,11 @@ struct TextSampleOptions {
   std::string output = "logits";  // name of the model's output (Tower::output)
 };
 
-// Shows a sample after each epoch, after a last epoch that was cut short, and for a run that had
-// ended before (TrainerOptions::say). The fields of the data begin with tokens i32 [time]. The
+// Prints a sample after each epoch, after a last epoch that was cut short, and for a run that had
+// ended before (by TrainerOptions::say). The fields of the data begin with tokens i32 [time]. The
 // model is causal, and its output has a row of logits per token: [n time, tokens]. Each token is
-// drawn by its probability, as a function of the seed, the step and its place. Shows nothing if the
-// data have no vocabulary, unless a beginning was asked for.
+// drawn by its probability, as a function of the seed, the step and its place. Prints nothing if
+// the data have no vocabulary, unless a beginning was requested.
 class TextSamples final : public Callback {
  public:
   explicit TextSamples(TextSampleOptions wanted = {});

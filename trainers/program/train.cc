@@ -51,7 +51,8 @@ void check_recipe(const Recipe& recipe) {
 }
 
 // Trains. An error names its origin and what was saved before it. Returns an error that is reported
-// beside results: if the run diverged, or trained to its end and could not write something then.
+// in addition to results: the run diverged, or it trained to its end and then could not write
+// something.
 std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   trainer.train();
   return nullptr;
@@ -76,8 +77,8 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   }
 }
 
-// A run that goes on from one that chose a strategy, and asks for none, chooses too. It makes the
-// same choice, if it can and need not measure again.
+// If the resumed run had chosen a strategy by `auto`, and no flag names one, this run chooses, too.
+// It keeps that choice if it can and need not measure again.
 void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
   AggregationOptions& aggregation = options.aggregation;
   aggregation.choice.kept = choice_in(info);
@@ -143,7 +144,7 @@ class TrainingProgram {
   // From now on others show that the program makes progress.
   void end_setup() { setup_.enter({.what = TrainingActivity::What::kEnded}); }
 
-  // Data are loaded when their size is asked for.
+  // Asking for their size loads the data.
   void read_sizes() {
     set_up("reading the data");
     naming_part("size() of a data set of the recipe", [&] {
@@ -256,8 +257,9 @@ class TrainingProgram {
     return options;
   }
 
-  // The thread that hangs cannot be ended, so the process is. What hangs may be the disk, so the
-  // summary has a thread of its own, and a limited time. A run that had not begun has none.
+  // The thread that hangs cannot be ended, so the process is. What hangs may be the disk, so a
+  // separate thread writes the summary, within a limited time. A run that had not begun has no
+  // summary.
   [[noreturn]] void end_stalled_run(const StallError& error, int request) {
     const int code = request != 0 ? exit_code_of(request) : stall_code(flags_);
     tell_others_of_stall(flags_, error);

@@ -144,8 +144,8 @@ void TrainingRun::find(const TrainFlags& flags) {
   find_newest(automatic ? flags.run.directory : resume);
 }
 
-// A run that still goes on removes checkpoints that were listed, and saves others: if one is gone,
-// they are listed again.
+// A run that is still training removes listed checkpoints and saves others. If one is gone, they
+// are listed again.
 void TrainingRun::find_newest(const std::string& path) {
   constexpr int kMostLooks = 10;
   searched_ = path;
@@ -194,8 +194,8 @@ void TrainingRun::check_new_start() const {
                 lines == 1 ? " line of " : " lines of ", kStatsFile);
 }
 
-// A run may go on from a checkpoint that the user named. Other contents of the directory would then
-// be lost, or be taken for the newest state.
+// A run may resume from a checkpoint that the user named. Other contents of the directory would
+// then be lost, or be taken for the newest state.
 void TrainingRun::require_room(const TrainFlags& flags) {
   if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;
   if (!is_own(found_->path)) {
@@ -303,8 +303,8 @@ std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
     const JsonValue* const ended = summary.find("finished");
     if (ended && ended->kind() == JsonValue::Kind::kBool && ended->str() == "true" &&
         summary.at("steps").integer() == trainer.steps()) {
-      // A run that ended early goes on only if its length has changed, and is not reached yet, or
-      // if what stopped it is not asked for again.
+      // A run that ended early resumes only if its length has changed and is not reached yet, or if
+      // the option that stopped it has changed.
       const JsonValue* const total = summary.find("total_steps");
       const bool as_before =
           total && total->integer() == trainer.progress().total_steps() && !is_stopped_otherwise();

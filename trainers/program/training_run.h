@@ -1,4 +1,4 @@
-// The state that a training program goes on from, and the run directory that it writes.
+// The state that a training program resumes from, and the run directory that it writes.
 #pragma once
 #include <exception>
 #include <memory>
@@ -20,9 +20,9 @@
 
 namespace belfry {
 
-// Takes the run directory. Null if none is asked for, or if another process takes it: of several
-// processes rank 0 does, and the others read. Throws FlagError for a directory that cannot be
-// taken. Throws Error if another process has it.
+// Takes the run directory. Null if no flag names one. With several processes only rank 0 takes it;
+// the others get null, and only read it. Throws FlagError for a directory that cannot be taken.
+// Throws Error if another process has it.
 std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags);
 
 // The run of one call of a program. Call callbacks(), adopt(), restore(), finished(), begin() and
@@ -35,30 +35,29 @@ class TrainingRun {
   TrainingRun(const TrainFlags& flags, Console& console, std::unique_ptr<RunDirectory> directory);
   ~TrainingRun();
 
-  // The checkpoint to go on from; none for a run that starts.
+  // The checkpoint to resume from; none for a new run.
   const std::optional<CheckpointInfo>& found() const { return found_; }
-  // The flag that asked for it: "--resume=PATH".
+  // The flag that named it: "--resume=PATH".
   const std::string& written() const { return written_; }
   // Takes the global batch and the shards of the run that was found, unless flags set them.
   void adopt(TrainerOptions& options) const;
   // The callbacks of --run_dir and of signals.
   std::vector<std::shared_ptr<Callback>> callbacks();
-  // Goes on from the newest checkpoint that can be read, or loads variables. Throws FlagError for
+  // Resumes from the newest checkpoint that can be read, or loads variables. Throws FlagError for
   // the checkpoint of another run.
   void restore(Trainer& trainer);
-  // The results of a run that has ended, if nothing is left to do. In that case nothing is written.
-  // A run that --early_stop has ended is left as it is if the flag is the same. Without it, there
-  // may be more to do.
+  // The results of the run, if it has ended and nothing is left to do; then nothing is written. A
+  // run that --early_stop has ended counts as ended only if the flag is still the same.
   std::optional<JsonValue> finished(const Trainer& trainer) const;
-  // Tells where the run goes on. Writes config.json and placement.txt, which are known before
+  // Prints where the run resumes. Writes config.json and placement.txt, which are known before
   // training. Removes what the run replaces.
   void begin(Trainer& trainer, const std::string& placement);
-  // How a call of the program ends. `error` is null unless it failed in training, or in writing
-  // something after it.
+  // How a call of the program ends. `error` is null unless training failed, or writing something
+  // after it did.
   struct End {
     int exit_code = 0;
     const std::exception* error = nullptr;
-    bool is_trained = true;  // until the end, or until it was interrupted
+    bool is_trained = true;  // whether it trained to its end, or until it was interrupted
   };
   // Writes summary.json: `report`, and how the run ended.
   void end(Trainer& trainer, const JsonValue& report, const End& end);
@@ -66,7 +65,7 @@ class TrainingRun {
   void write_trace(std::int64_t step, const std::string& trace);
 
   StopOnRequest& stop() const { return *stop_; }
-  // Tells people what was saved last and is still there; "" for nothing, or without a run
+  // Text for people about the last checkpoint that is still there; "" if there is none, or no run
   // directory.
   std::string saved() const;
 
@@ -90,17 +89,17 @@ class TrainingRun {
   std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<StatsLog> stats_;
   std::shared_ptr<HashLog> hashes_;
-  std::unique_ptr<LineFile> older_hashes_;  // those of the run before, if this one notes none
+  std::unique_ptr<LineFile> older_hashes_;  // those of the run before, if this one records none
   std::shared_ptr<RunSaver> saver_;
   std::shared_ptr<StopOnRequest> stop_;
   std::string written_;
-  std::string searched_;                 // the run or checkpoint to go on from
+  std::string searched_;                 // the run or checkpoint to resume from
   std::vector<std::string> candidates_;  // its checkpoints, the newest first
-  int looks_ = 0;                        // how often they were listed
+  int looks_ = 0;                        // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
-  // begin() removes the old run (replaces_), or its checkpoints of the steps later_: from then on
-  // nothing can be refused.
+  // Whether begin() removes the old run, and the steps of its checkpoints that begin() removes
+  // otherwise. Everything that can be refused is refused before that.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
   std::string resumed_line_;                 // for people; "" for a run from the start

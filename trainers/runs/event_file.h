@@ -3,9 +3,8 @@
 // The data is the message Event of TensorFlow's event.proto, which proto_message.h encodes.
 //
 // TensorBoard reads the files of a directory in the order of their names and never goes back. So
-// each run has a file of its own, and names end in a number that grows:
-// events.out.tfevents.00000001 and so on. They hold neither time nor host, which would come first
-// and need not grow.
+// each run has its own file, and names end in a number that grows: events.out.tfevents.00000001 and
+// so on. They hold neither time nor host, which would come first and need not grow.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -38,8 +37,8 @@ class EventFile {
             Clock clock = unix_seconds);
   const std::string& path() const { return path_; }
 
-  // From here on, only later records count for `step` and the steps after it: TensorBoard drops
-  // those that it has read. A run that goes on after N steps passes N + 1.
+  // From here on, TensorBoard drops all earlier records of `step` and the steps after it; only
+  // later records count. A run that resumes after N steps passes N + 1.
   void restart(std::int64_t step);
 
   // Both add to the next record, which write() ends. Nothing is written if nothing was added.

@@ -1,5 +1,5 @@
 // hashes.jsonl of a run directory: fingerprints of all variables and gradients, by which `belfry
-// bisect` finds the step at which two runs part.
+// bisect` finds the step at which two runs diverge.
 //   {"step":20,"gradients":{"conv0/W":"9a01..."},"variables":{"conv0/W":"00f3...","conv0/b":"..."}}
 #pragma once
 #include <cstdint>
@@ -30,12 +30,12 @@ class HashLog final : public Callback {
   std::int64_t every_;
 };
 
-// Where two runs part.
+// Where two runs diverge.
 struct Parting {
   std::int64_t compared = 0;                   // steps that both have
-  std::optional<std::int64_t> equal, differs;  // the last equal step, the first other one
-  // Names that differ then, in the order of the graph: "the gradient of fc0/W" and so on, then
-  // "fc0/W".
+  std::optional<std::int64_t> equal, differs;  // the last equal step, and the first that differs
+  // What differs after that step, in the order of the graph: "the gradient of fc0/W" and so on,
+  // then "fc0/W".
   std::vector<std::string> variables;
 };
 

@@ -91,7 +91,7 @@ std::string LineFile::write() {
     if (!file_) file_ = files_.extend(path_, bytes_);
     file_->append(std::as_bytes(std::span(waiting_)));
   } catch (const IoError&) {
-    // Half of the lines may be there: the next one begins behind the last whole one.
+    // Only a part of the lines may be written. The next one begins after the last whole one.
     file_.reset();
     throw;
   }

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// What to do if a checkpoint, or a line, cannot be written. Earlier checkpoints always remain, and
-// a run whose last one could not be written ends with the error.
+// What to do if a checkpoint or a line cannot be written. Earlier checkpoints always remain. If the
+// last checkpoint of a run could not be written, the run ends with the error.
 enum class OnSaveError {
   kStop,      // the run ends with the error
   kRetry,     // it warns, and saves again a minute later; lines wait
@@ -29,24 +29,26 @@ class LineFile {
       : files_(files), path_(std::move(path)), on_error_(on_error) {}
 
   const std::string& path() const { return path_; }
-  // Call it before the first line: goes on behind the first `bytes` of the file, and cuts off the
-  // rest. If there are fewer, as the machine died, it warns and goes on behind those. Throws
-  // IoError.
+  // Call it before the first line. Keeps the first `bytes` of the file, cuts off the rest, and
+  // appends there. If the file is shorter, because the machine crashed, it warns and appends at its
+  // end. Throws IoError.
   void go_on(std::uint64_t bytes);
-  // Adds, for a checkpoint, where the next line of the file begins, in bytes, by the file's name.
-  // Lines that wait do not count.
+  // Records for a checkpoint, under the file's name, where the next line begins, in bytes. Lines
+  // that wait do not count.
   void note(JsonValue& positions) const;
-  // As above, from the place that note() has added. If there is none, it goes on after the last
-  // whole line: the run that saved the checkpoint wrote no such lines. Throws InvalidArgument for a
-  // value that note() cannot give.
+  // As above, from the place that note() has recorded. If there is none, because the run that saved
+  // the checkpoint wrote no such lines, it appends after the last whole line. Throws
+  // InvalidArgument for a value that note() cannot give.
   void go_on(const JsonValue& positions);
   // `line` ends with a line break. A line that cannot be written waits, and is tried again with the
-  // next line. A warning says so, and another that it is written. With kStop it throws IoError.
+  // next line. A warning says so, and another one when it has been written. With kStop it throws
+  // IoError.
   void add(const std::string& line);
   // As add(), for callers that must not log: returns the warning, "" for none.
   std::string add_and_tell(const std::string& line);
-  bool waits() const { return !waiting_.empty(); }  // with a line that could not be written
-  // Writes lines that wait. After it, written lines outlive the machine. Throws IoError.
+  bool waits() const { return !waiting_.empty(); }  // whether a line could not be written yet
+  // Writes the lines that wait, and syncs the file, so that its lines survive a crash of the
+  // machine. Throws IoError.
   void sync();
 
  private:

@@ -1,4 +1,4 @@
-// The memory that a run takes, now and then.
+// Measures the memory of a run at regular steps.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace belfry {
 
-// Looks at the memory of the process and of the devices after every so many steps. Stands before
-// callbacks that write the values down.
+// Measures the memory of the process and of the devices after every `every` steps. It is called
+// before the callbacks that record the values.
 class MemoryWatch final : public Callback {
  public:
   // `every`: steps; 0: never.
@@ -17,8 +17,9 @@ class MemoryWatch final : public Callback {
   CallbackPhase phase() const override { return CallbackPhase::kMeasure; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
-  // Values of the last step; empty if it was none to look at. "host_bytes" is the memory of the
-  // process. "device_bytes/CPU:0" and so on is the memory of variables and plans on a device.
+  // The values after the last step; empty if that step was not measured. "host_bytes" is the memory
+  // of the process. "device_bytes/CPU:0" and so on is the memory of variables and plans on a
+  // device.
   const std::vector<NamedValue>& values() const { return values_; }
 
  private:

@@ -1,4 +1,4 @@
-// Asks a trained model for its outputs.
+// Computes outputs of a trained model.
 #pragma once
 #include <map>
 #include <memory>
@@ -26,14 +26,15 @@ struct PredictorInput {
 
 struct PredictorOptions {
   DeviceSpec device = DeviceSpec::local("CPU", 0);
-  // By default those that were validated: moving averages, if the training kept some.
+  // The default is the weights that were validated: moving averages, if the training kept some.
   WeightChoice weights = WeightChoice::kValidated;
-  // Of a run directory: by default the best one, or the latest if the run looked for no best one.
+  // For a run directory: by default the best one, or the latest if the run had no metric for the
+  // best.
   std::optional<CheckpointChoice> checkpoint = {};
 };
 
-// A model with the weights of a checkpoint, to be asked for outputs. It trains nothing: there is no
-// dropout, and batch norm takes its moving averages. One thread at a time.
+// A model with the weights of a checkpoint, which computes outputs. It does not train: there is no
+// dropout, and batch norm uses its moving averages. One thread at a time.
 class Predictor {
  public:
   // `path`: a checkpoint or a run directory. `inputs` are those of the model, in order. Throws as
@@ -46,8 +47,8 @@ class Predictor {
   Predictor& operator=(const Predictor&) = delete;
 
   // Computes, for these samples, what Tower::output() called `output`, or a metric or node of the
-  // tower of this name. All feeds have one number of samples, any. Inputs that the output does not
-  // depend on may be left out. If the model lacks the output, it throws NotFoundError with the
+  // tower of this name. All feeds must have the same number of samples. Inputs that the output does
+  // not depend on may be left out. If the model lacks the output, it throws NotFoundError with the
   // nearest name; if it lacks a feed, InvalidArgument.
   Tensor operator()(std::string_view output, const std::map<std::string, Tensor>& feeds);
 

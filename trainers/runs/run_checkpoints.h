@@ -20,14 +20,14 @@ struct RunCheckpoint {
 // Whether there is a folder `checkpoints` in `path`.
 bool is_run_directory(const std::string& path, FileSystem& files = local_file_system());
 
-// All checkpoints of a run directory, by step. Names that saves use for their work are left out.
+// All checkpoints of a run directory, by step. Temporary names of unfinished saves are left out.
 // Throws NotFoundError if there are none.
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
                                               FileSystem& files = local_file_system());
 
-// Calls `visit` once with the path of each checkpoint of a run, by step. The run may still go on:
-// it removes some that were listed, and saves others. If `visit` throws NotFoundError, they are
-// listed again. Throws IoError if none could be visited in ten lists.
+// Calls `visit` once with the path of each checkpoint of a run, by step. The run may still be
+// training, and so remove listed checkpoints and save others. If `visit` throws NotFoundError, the
+// checkpoints are listed again. Throws IoError if none could be visited in ten lists.
 void visit_checkpoints(const std::string& run, const std::function<void(const std::string&)>& visit,
                        FileSystem& files = local_file_system());
 
@@ -41,14 +41,15 @@ struct CheckpointChoice {
 // Reads "best", "latest" or a step. Throws InvalidArgument.
 CheckpointChoice parse_checkpoint_choice(std::string_view text);
 
-// The checkpoint that `path` stands for: `path` itself, or one of a run directory. That is the best
-// one unless `choice` names another; the latest if the run looked for no best one. Throws
-// NotFoundError if the run lacks the one that is asked for, and InvalidArgument for a choice where
-// `path` is no run.
+// The checkpoint that `path` stands for: `path` itself, or one of a run directory. That is the one
+// that `choice` names; by default the best one, or the latest if the run had no metric for the
+// best. Throws NotFoundError if the run lacks the requested one, and InvalidArgument for a choice
+// if `path` is no run.
 std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoice> choice = {},
                           FileSystem& files = local_file_system());
 
-// The target of its link `latest`. Without such a link, the checkpoint of the last step.
+// The checkpoint to which the run's link `latest` leads. Without such a link, the one of the last
+// step.
 std::string latest_checkpoint_of(const std::string& run, FileSystem& files = local_file_system());
 
 }  // namespace belfry

@@ -25,7 +25,7 @@ std::string name_of_step(std::int64_t step) {
   return cat(kStep, std::string(kStepDigits - std::min(kStepDigits, digits.size()), '0'), digits);
 }
 
-// Whether a killed process may have left such a `name` beside a checkpoint.
+// Whether a killed process may have left a file of this name next to a checkpoint.
 bool is_left_of_save(std::string_view name) {
   const std::size_t dot = name.find('.');
   const std::string_view of = name.substr(0, dot);
@@ -46,7 +46,7 @@ bool is_trace(std::string_view name) {
   return name.ends_with(kEnd) && step_of_checkpoint(name.substr(0, name.size() - kEnd.size()));
 }
 
-// Whether a killed process may have left such a file beside traces.
+// Whether a killed process may have left a file of this name next to traces.
 bool is_left_of_trace(std::string_view name) {
   const std::string_view trace = name.substr(0, name.find(".tmp-"));
   return is_trace(trace) && is_temporary_name(name, trace);

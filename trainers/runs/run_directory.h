@@ -1,4 +1,4 @@
-// The folder of a training run: one run leaves it behind, and another goes on from it.
+// The folder of a training run, from which a later call resumes it.
 //   DIR/config.json                 the flags of the run, for --config
 //   DIR/checkpoints/step-00000100   as framework/checkpoint/checkpoint.h describes
 //   DIR/checkpoints/latest, best    links to one of them
@@ -40,7 +40,8 @@ class RunDirectory {
   // written, or holds files but no run: neither a config.json of a run, nor checkpoints of one that
   // has lost it. Throws Error if another process has it.
   explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
-  // Removes the folders that it made, if nothing is in them: so a refused start leaves nothing.
+  // Removes the folders that it made, if they are empty, so that a refused start leaves nothing
+  // behind.
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -54,8 +55,8 @@ class RunDirectory {
 
   // The steps of its checkpoints, ascending.
   std::vector<std::int64_t> checkpoints() const;
-  // Removes what killed processes left, and a link to a best checkpoint that is gone. Call it while
-  // this process saves nothing.
+  // Removes temporary files that killed processes have left, and a link to a best checkpoint that
+  // no longer exists. Call it only while this process is not saving.
   void tidy();
   // Throws IoError, and removes nothing, if somebody else has put files into the checkpoint.
   void remove_checkpoint(std::int64_t step);
@@ -64,9 +65,9 @@ class RunDirectory {
   // Makes the link `name` lead to the checkpoint of `step`.
   void point(std::string_view name, std::int64_t step);
 
-  // Replaces a file at once.
+  // Replaces a file atomically.
   void write(std::string_view name, const std::string& text);
-  // Writes the trace of a step, as a file of its own.
+  // Writes the trace of a step to its own file.
   void write_trace(std::int64_t step, const std::string& text);
   // The content of a file; none if it is missing.
   std::optional<std::string> read(std::string_view name) const;
@@ -80,21 +81,21 @@ class RunDirectory {
   FileSystem& files_;
   std::string path_;
   std::unique_ptr<FileLock> lock_;
-  std::vector<std::string> made_;  // folders that were not there, the innermost first
+  std::vector<std::string> made_;  // folders that it has made, the innermost first
 };
 
 // The step of "step-00000100"; none for other names.
 std::optional<std::int64_t> step_of_checkpoint(std::string_view name);
 
-// The checkpoints of the run directory `path`, ascending, and the path of one. These work without
-// taking the directory.
+// The checkpoints of the run directory `path`, ascending, and the path of one. Both work without
+// locking the directory.
 std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& path);
 std::string checkpoint_in(const std::string& path, std::int64_t step);
 // Its config.json; none if there is no such file, or if no run has written it.
 std::optional<JsonValue> run_config(FileSystem& files, const std::string& path);
 
-// Has `outputs` refuse every file or checkpoint that another flag would write over what the run in
-// `path` writes. `written` names it, e.g. "--run_dir=DIR".
+// Makes `outputs` refuse every file that another flag would write over files or checkpoints of the
+// run in `path`. Errors name the run by `written`, e.g. "--run_dir=DIR".
 void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path);
 
 }  // namespace belfry

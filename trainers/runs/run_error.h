@@ -19,7 +19,7 @@ namespace belfry {
 //   where     that op with its line, gather() of a data set, or a callback: the origin of the error
 //   variable  the first that is not finite, with its value
 //   option    at fault, or to be changed
-//   cause     the first error, if another process has it, or `error` is nested around it
+//   cause     the first error, if another process had it or it is nested in `error`
 //             (std::throw_with_nested)
 //   kept      what was saved last; null if `kept` is ""
 //   do        advice

@@ -11,15 +11,15 @@
 
 namespace belfry {
 
-// Lines that cannot be written wait until they can. A warning after the step says so. Each line has
-// its time and the time zone: "2026-11-28 16:41:53 +0000 epoch 1, step 8: test".
+// Lines that cannot be written wait until they can be. A warning after the step says so. Each line
+// has its time and the time zone: "2026-11-28 16:41:53 +0000 epoch 1, step 8: test".
 class RunLog final : public Callback {
  public:
   // From now on it keeps each line of the log, for open().
   RunLog(FileSystem& files, std::string path);
-  // From now on, lines go to the end of the file, and those so far come first. Throws IoError.
+  // Opens the file, appends the lines so far, and from now on each new line. Throws IoError.
   void open();
-  // Tries lines that wait a last time. Logs a warning if that fails.
+  // Tries to write waiting lines one last time. Logs a warning if that fails.
   void finish();
   // Adds a line, without a line break. Any thread may call it.
   void line(std::string_view text);

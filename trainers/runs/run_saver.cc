@@ -49,7 +49,8 @@ void SaveOutcomes::succeed(std::int64_t step) {
 
 std::string BestMetric::str() const { return cat(name, largest ? ":max" : ":min"); }
 
-// Whether the best checkpoint is there. It is not if the run goes on from another's, for example.
+// Whether the best checkpoint exists in this directory. It does not if, for example, the run
+// resumed from another run's checkpoint.
 bool RunSaver::has_best() const {
   return best_ && std::ranges::count(directory_.checkpoints(), best_->step) > 0;
 }
@@ -239,7 +240,7 @@ void RunSaver::refuse(Trainer& trainer, const NotFiniteError& error) {
     log_warning("step ", begun_at_, ": ", error.what(), "; checkpoints from before are kept");
 }
 
-// The best checkpoint is a saved one, so this looks behind the save of a step.
+// Only a saved checkpoint can be the best, so this is called after the save of a step.
 void RunSaver::look_at_best(Trainer& trainer, std::int64_t steps) {
   if (schedule_.best.name.empty() || begun_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);

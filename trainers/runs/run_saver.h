@@ -1,4 +1,4 @@
-// Saves a run into its directory as it goes, in the background.
+// Saves a run into its directory in the background, while it trains.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -34,8 +34,8 @@ struct SaveSchedule {
   double retry_seconds = 60;  // for kRetry
 };
 
-// The outcomes of a run's saves. Tells people of the first failure, and of the save that succeeds
-// again.
+// The outcomes of a run's saves. Reports the first failure in a row, and the first success after
+// it.
 class SaveOutcomes {
  public:
   explicit SaveOutcomes(OnSaveError on_error) : on_error_(on_error) {}
@@ -44,9 +44,10 @@ class SaveOutcomes {
   void succeed(std::int64_t step);
   // The step that the run before saved last.
   void resume(std::int64_t step) { saved_ = step; }
-  // `kept`: the step whose checkpoint remains. Throws IoError if a failure ends the training.
+  // Records a failed save. `kept`: the step of the checkpoint that remains. Throws IoError if the
+  // failure is to end the training.
   void fail(std::int64_t step, const Error& error, std::optional<std::int64_t> kept);
-  // Why the last save failed; "" if it did not fail, or has not ended.
+  // Why the last save failed; "" if it succeeded or is still under way.
   const std::string& failure() const { return failure_; }
   // The step that was saved last, by this run or the one before; none before.
   std::optional<std::int64_t> saved() const { return saved_; }
@@ -58,37 +59,38 @@ class SaveOutcomes {
   int failed_in_a_row_ = 0;  // failed saves since the last good one
 };
 
-// Copies the state at the end of a step, before an evaluation, and writes it while training goes
-// on. Saves run one at a time, so one that comes too early waits. It also saves at the end of the
-// training. A best checkpoint of the directory stays until another is better by the same metric. A
-// step whose loss or variables are not finite is not saved; variables end the training if such a
-// loss would. Several processes first compare their variables. They do that after the step, if the
-// save is known to come. Otherwise they do it after the next step, and that one is saved.
+// Copies the state at the end of a step, before an evaluation, and writes the copy while training
+// continues. Only one save runs at a time; the next one waits for it. It also saves at the end of
+// the training. A best checkpoint of the directory stays until another is better by the same
+// metric. A step whose loss or variables are not finite is not saved. Variables that are not finite
+// end the training if a loss that is not finite would. Several processes first compare their
+// variables. If all know in advance that the step will be saved, they compare after it. Otherwise
+// they compare, and save, after the next step.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
       : directory_(directory), schedule_(std::move(schedule)), outcomes_(schedule_.on_error) {}
 
-  // Lines of the file outlive the machine if the checkpoint of their step does. The checkpoint
-  // notes where they end: line_positions().
+  // Keeps the lines of a file as durable as checkpoints: each save first syncs them, and the
+  // checkpoint records where they end (line_positions()).
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
   // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, by this run or the one before; none before.
   std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }
-  // The newest such step whose checkpoint is still there; none without.
+  // The newest such step whose checkpoint still exists; none if there is no such checkpoint.
   std::optional<std::int64_t> kept_step() const;
 
   CallbackPhase phase() const override { return CallbackPhase::kSave; }
-  // Throws OptionMistake if there is no such metric, or if the best checkpoint of the directory is
-  // so by another one.
+  // Throws OptionMistake if the metric does not exist, or if the directory's best checkpoint was
+  // chosen by another metric.
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_metrics(Trainer& trainer, const StepInfo& info,
                      const std::vector<NamedValue>& metrics) override;
-  // Throws IoError if the last save has failed, or if lines after it cannot be written.
+  // Throws IoError if the last save has failed, or if later lines cannot be written.
   void after_training(Trainer& trainer, const StepInfo& info) override;
   // Waits for the save under way, so that saved_step() is right.
   void on_error(Trainer& trainer, const std::exception& error) override;
@@ -114,9 +116,10 @@ class RunSaver final : public Callback {
   SaveSchedule schedule_;
   std::vector<LineFile*> files_;
   bool asked_ = false;
-  std::int64_t warned_since_ = -1;  // of the loss that is not finite; the step
+  std::int64_t warned_since_ =
+      -1;  // the step since which the loss is not finite, of the last warning
   bool warned_of_values_ = false;
-  std::int64_t begun_at_ = -1;  // steps of the last save that was begun
+  std::int64_t begun_at_ = -1;  // the step of the last save that was begun
   double begun_time_ = 0;       // when it was begun, or the start of training
   struct Best {
     BestMetric by;
@@ -128,8 +131,8 @@ class RunSaver final : public Callback {
   BackgroundSave saving_;  // last: it uses the others
 };
 
-// Where the lines of a checkpoint's files ended, for LineFile::go_on(). Throws IoError naming the
-// manifest if no RunSaver has noted it.
+// Where the lines of each file ended when the checkpoint was saved, for LineFile::go_on(). Throws
+// IoError naming the manifest if no RunSaver has recorded that.
 JsonValue line_positions(const CheckpointInfo& info);
 
 }  // namespace belfry

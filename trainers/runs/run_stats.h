@@ -24,10 +24,11 @@ struct MetricStats {
 
 struct RunStats {
   std::string name;                  // the name of the run's directory
-  std::vector<MetricStats> metrics;  // in the order in which they were asked for
+  std::vector<MetricStats> metrics;  // in the requested order
 };
 
-// Takes the bytes of a file as they come. If steps go back, the later ones hold.
+// Takes the bytes of a file in pieces. If steps go back, because a run was resumed, the later lines
+// replace the earlier ones.
 class StatsReader {
  public:
   // `file` is for errors.

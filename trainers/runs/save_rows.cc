@@ -36,22 +36,29 @@ Options<SaveSchedule> save_options() {
                    save_row("save_every_steps", "N",
                             "save into `run_dir` after every N steps; 0: not by steps", "0")),
       whole_number(&SaveSchedule::every_epochs, 0, kMostSaves,
-                   save_row("save_every_epochs", "N", "the same after every N epochs", "1")),
+                   save_row("save_every_epochs", "N",
+                            "save into `run_dir` after every N epochs; "
+                            "0: not by epochs",
+                            "1")),
       number(
           &SaveSchedule::every_minutes, "a number >= 0", [](double x) { return x >= 0; },
           save_row("save_every_minutes", "X",
-                   "the same when X minutes have passed since the last one; 0: not by time", "0")),
+                   "save into `run_dir` when X minutes have passed since the last save; 0: not by "
+                   "time",
+                   "0")),
       whole_number(
           &SaveSchedule::keep, 1, std::numeric_limits<int>::max(),
           save_row("keep", "N", "keep the N newest checkpoints of `run_dir`, and the best", "3")),
       parsed(&SaveSchedule::best, parse_best,
              save_row("best_metric", "NAME:min|max",
-                      "which checkpoint is the best, e.g. validation_accuracy:max", "none is")),
+                      "the metric that says which checkpoint is the best, e.g. "
+                      "validation_accuracy:max",
+                      "none is")),
       parsed(
           &SaveSchedule::on_error, find_on_save_error,
           save_row("on_save_error", "stop|retry|continue",
-                   "when a checkpoint cannot be written: end with the error, save again a minute "
-                   "later, or when that is due; older ones are kept",
+                   "what to do if a checkpoint cannot be written: end with the error, save again a "
+                   "minute later, or wait for the next save; older checkpoints are kept",
                    "retry"),
           [](OnSaveError way) { return name_of(way); })};
 }

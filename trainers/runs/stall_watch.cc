@@ -14,13 +14,14 @@
 namespace belfry {
 namespace {
 
-// A request to end is obeyed behind the running step. If that takes longer, people are told why.
+// A request to end takes effect after the running step. If that takes longer than this, a line says
+// why.
 constexpr std::chrono::seconds kBeforeRequestIsTold{1};
 
 // The grace of a request if warnings are turned off.
 constexpr std::chrono::seconds kUsualGrace{10};
 
-// How often the watch looks: it tells times as exactly as that.
+// How often the watch looks, which limits how exact its times are.
 std::chrono::milliseconds stall_beat(const StallOptions& options) {
   constexpr std::chrono::milliseconds kLeast{5}, kMost{250};
   std::chrono::milliseconds beat = kMost;
@@ -52,7 +53,7 @@ StallReporter::Found StallReporter::find(TimePoint now) {
     for (Activity* const activity : all)
       if (const auto since = activity->stuck_since(now))
         (activity->kind() == Activity::Kind::kStep ? steps : inputs).push_back({*since, activity});
-    // Steps of towers that run free go on beside one that hangs.
+    // With free-running towers, the steps of other towers continue while one hangs.
     if (!steps.empty()) found.since = std::ranges::min(steps).first;
     const bool reads = steps.empty() && place.what != What::kStep;
     if (reads)
@@ -127,8 +128,8 @@ void StallReporter::look_at_stall(const Found& found, TimePoint now) {
   warn(text_of_stall(found, now));
 }
 
-// A step that is slow, but comes on, is not cut. So what this run has waited for before, it may
-// wait for again, and a checkpoint is written first.
+// A step that is slow but makes progress is not cut off. So a run may wait as long again as it has
+// waited before, and a checkpoint is written first.
 Activity::Clock::duration StallReporter::grace() const {
   const auto usual = options_.warn.count() > 0 ? options_.warn : kUsualGrace;
   return std::max<Activity::Clock::duration>(usual, 2 * longest_);

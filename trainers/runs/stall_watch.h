@@ -1,5 +1,5 @@
-// Says what a training run waits for when it makes no progress. Ends one that never comes on, and
-// one that was asked to end and does not come on.
+// Reports what a training run waits for when it makes no progress. Ends a run that never recovers,
+// and sooner if the run was asked to end.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -18,28 +18,29 @@
 namespace belfry {
 
 struct StallOptions {
-  // A run that has made no progress for so long causes a warning, or ends; 0: never. An op that
-  // ends, a part of a batch, and a tensor of a checkpoint are progress.
+  // Without progress for this long, the watch warns, or ends the run; 0: never. An op that ends, a
+  // part of a batch, and a tensor of a checkpoint count as progress.
   std::chrono::milliseconds warn{10'000}, end{600'000};
-  // When the time of the run is up; none: it has no limit. A callback ends it then, between two
-  // steps. The watch says what the run waits for, and ends it if it does not come on.
+  // When the time of the run is up; none: no limit. Normally a callback then ends the run between
+  // two steps. If the run makes no progress, the watch reports what it waits for, and ends it.
   std::optional<Activity::Clock::time_point> deadline = {};
-  // Of one of several processes: "rank 1, node7". "" for a lone process. A process that waits for
-  // messages is left alone: FailureDetector watches these, and the process that is late watches
-  // itself.
+  // The name of this process among several: "rank 1, node7"; "" for a lone process. A process that
+  // waits for messages is not ended: FailureDetector watches messages, and the process that is late
+  // watches itself.
   std::string process = {};
-  // Whether the process may be waiting for others between two steps. Null: it never does.
+  // Returns whether the process may be waiting for others between two steps. Null: it never is.
   std::function<bool()> waits_for_others = {};
-  // How long all processes have waited for each other; 0: one of them does not. A request ends a
-  // run in which they do. Null: they never do.
+  // Returns how long all processes have waited for each other; 0: at least one does not wait. A
+  // request to end ends a run in which all wait. Null: they never do.
   std::function<std::chrono::milliseconds()> mutual_wait = {};
-  // Ends the process: the thread that hangs cannot be ended. origin_of(error) says where it hangs.
-  // `request` is the signal that asked the run to end, SIGTERM if its time is up; 0: nothing did.
-  // Called by the thread of the watch. Null: neither a stall nor a request ends anything.
+  // Ends the process, because the thread that hangs cannot be stopped. origin_of(error) says where
+  // it hangs. `request` is the signal that asked the run to end, SIGTERM if its time is up; 0:
+  // nothing did. Called by the thread of the watch. Null: neither a stall nor a request ends
+  // anything.
   std::function<void(const StallError& error, int request)> end_run = {};
 };
 
-// Looks at a training run, and at all activities of the process. One at a time.
+// Watches a training run and all activities of the process. Make one at a time.
 class StallReporter {
  public:
   using TimePoint = Activity::Clock::time_point;
@@ -56,7 +57,7 @@ class StallReporter {
     TimePoint since;  // when the last progress was seen
     bool in_step = false;
     std::string place;      // "step 12"
-    ErrorOrigin details{};  // what is under way there
+    ErrorOrigin details{};  // what is running there
   };
 
   Found find(TimePoint now);
@@ -72,19 +73,19 @@ class StallReporter {
   const TrainingActivity& training_;
   const StallOptions options_;
   LastChange training_change_, notes_change_;
-  std::optional<TimePoint> told_since_;  // the stall that was told of last, as long as it lasts
-  // How long a stall must be to be told. It grows with those that were told, so that a slow op is
-  // told of once, not in each step.
+  std::optional<TimePoint> told_since_;  // begin of the last reported stall, while it lasts
+  // The shortest stall that is reported. It grows with each reported stall, so that a slow op is
+  // reported once, not in each step.
   Activity::Clock::duration least_{};
   TimePoint waited_until_{};  // for other processes
   std::optional<TimePoint> last_progress_;
-  Activity::Clock::duration longest_{};   // without progress, of what has come on
+  Activity::Clock::duration longest_{};   // the longest stall that has ended
   std::optional<TimePoint> asked_since_;  // when the request to end was seen
   bool request_is_told_ = false, ended_ = false;
 };
 
-// Has a StallReporter look from a thread of its own as long as it lives. Without a thread it does
-// nothing.
+// Calls StallReporter::look() from its own thread while it lives. Does nothing if that thread
+// cannot be started.
 class StallWatch {
  public:
   StallWatch(const TrainingActivity& training, const StallOptions& options);

@@ -18,8 +18,8 @@
 
 namespace belfry {
 
-// Writes each line when its step is complete. Stands before callbacks that save, so that a
-// checkpoint of a step knows where the line of this step ends.
+// Writes each line when its step is complete. It is called before callbacks that save, so that the
+// checkpoint of a step records where the line of this step ends.
 class StatsLog final : public Callback {
  public:
   // Asks `memory`, which may be null, for its values after each step.

@@ -13,11 +13,11 @@ class RunSaver;
 // "SIGTERM", say; of the signals of StopSignals.
 std::string name_of_signal(int signal);
 
-// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
+// From the beginning of training, and while this object lives, it takes SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1, as StopSignals does.
-// The running step is completed, then the training ends as TrainingLoop::interrupt() says. SIGUSR2
-// saves and goes on. A signal that arrives between two steps ends the training before the next
-// step.
+// The running step is completed, then the training ends as TrainingLoop::interrupt() says. On
+// SIGUSR2 it saves, and the training continues. A signal that arrives between two steps ends the
+// training before the next step.
 class StopOnRequest final : public Callback {
  public:
   // `max_seconds` counts from the start of the process, 0 for no limit. Without `saver`, SIGUSR2
@@ -28,8 +28,8 @@ class StopOnRequest final : public Callback {
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
-  // Ends the training of a lone process if a signal came; several processes end after a step. For
-  // work between two steps that is worth leaving.
+  // Ends the training of a lone process if a signal came; several processes end after a step. Long
+  // work between two steps, such as an evaluation, calls it so that it can be interrupted.
   void look(Trainer& trainer);
 
   // The signal that ended the training, SIGTERM if it was the time; 0 if nothing did.

@@ -22,15 +22,15 @@ struct TensorBoardOptions {
 // runs, and draws equal tags into one chart. The tags:
 //   train       after each step: "loss", each metric by its name, "learning_rate",
 //               "examples_per_second"; values of a MemoryWatch by their names; trainable variables
-//               by their names, if histograms are asked for
+//               by their names, if histograms are requested
 //   validation  after each evaluation: "loss", each metric by its name
 // Metrics that callbacks set are points of validation if their names begin with "validation_",
-// which is left out; else of train. A point stands at the number of complete steps. A run that goes
-// on hides points of the steps that it makes again. Stands before callbacks that save, so that no
-// step of a checkpoint is missing.
+// which is left out; else of train. A point stands at the number of complete steps. A resumed run
+// hides the old points of steps that it repeats. It is called before callbacks that save, so that
+// no step of a checkpoint is missing.
 //
-// Needs two or three microseconds per step. If a file cannot be written any more, it warns, and
-// training goes on without.
+// Needs two or three microseconds per step. If a file can no longer be written, it warns, and
+// training continues without it.
 class TensorBoard final : public Callback {
  public:
   explicit TensorBoard(std::string directory, TensorBoardOptions options = {},

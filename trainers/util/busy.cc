@@ -27,7 +27,8 @@ Busy::~Busy() {
 void Busy::report(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (true) {
-    // The result does not tell: libstdc++ also returns false if it sees the request early.
+    // The result does not show whether a stop was requested: libstdc++ also returns false if it
+    // sees the request early.
     ends_.wait_for(lock, stop, every_, [&] { return stop.stop_requested(); });
     if (stop.stop_requested()) return;
     const auto busy = std::chrono::steady_clock::now() - since_;

@@ -1,4 +1,5 @@
-// Tells people that a program works while one call takes long: measuring, planning, compiling.
+// Shows people that a program is working during one long call, such as measuring, planning or
+// compiling.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -9,7 +10,7 @@
 
 namespace belfry {
 
-// From a thread of its own, logs "still <what>, for 20 s" whenever `every` has passed, until it is
+// Logs "still <what>, for 20 s" from its own thread whenever `every` has passed, until it is
 // destroyed. Calls that can say how far they are use Console::due() instead.
 class Busy {
  public:

@@ -15,7 +15,6 @@ namespace belfry {
 // Writes to a stream of the process (stdout or stderr, borrowed), or to none (null). On a terminal
 // there may be one status line, which is rewritten in place. Lines that stay, such as those of the
 // log, replace it.
-// that stay, such as those of the log, replace it.
 //
 // Long work asks due() after each part, and shows its progress if that says so.
 class Console {

@@ -11,7 +11,7 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
   return kernels::scramble(x + 0x9E3779B97F4A7C15u);
 }
 
-// A key for a pair, e.g. (seed, epoch): pairs that differ give unrelated streams.
+// A key for a pair, e.g. (seed, epoch). Different pairs give unrelated streams.
 constexpr std::uint64_t combine_key(std::uint64_t a, std::uint64_t b) {
   return mix_bits(mix_bits(a) ^ (b * 0xD1342543DE82EF95u + 1));
 }

@@ -1,4 +1,4 @@
-// Leaves what is known of the error of this process for the launcher that has started it.
+// Leaves the fields of this process's error in a file, for the launcher that started it.
 #pragma once
 #include <optional>
 #include <string>

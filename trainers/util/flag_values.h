@@ -102,12 +102,12 @@ std::string underscores_in_names(std::string text);
 // either case). Throws FlagError "<written> is ...".
 std::int64_t parse_bytes(std::string_view written, std::string_view text);
 
-// What is known of an error, with the text behind its flag: "--load=PATH: no such file". The error
-// is about this flag, unless it is about an option.
+// The fields of an error, with the flag before its text: "--load=PATH: no such file". The error is
+// about this flag, unless it is about an option.
 ErrorFields with_flag(std::string_view written, const std::exception& error);
 
-// Calls f(). Turns an exception Caught into a Named, as with_flag() does. The cause is nested in
-// it.
+// Calls f(). Turns an exception of type Caught into one of type Named, with the fields of
+// with_flag(). The original exception is nested in it.
 template <class Named, class Caught = Error, class F>
 decltype(auto) naming_flag(std::string_view written, const F& f) {
   try {
@@ -117,8 +117,7 @@ decltype(auto) naming_flag(std::string_view written, const F& f) {
   }
 }
 
-// Calls `look_up`, which refuses a wrong value and names no flag. The error becomes one of the
-// flag.
+// Calls `look_up`, whose errors name no flag, and turns them into errors about the flag.
 template <class F>
 decltype(auto) as_flag(std::string_view written, const F& look_up) {
   return naming_flag<FlagError, InvalidArgument>(written, look_up);

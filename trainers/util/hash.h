@@ -30,9 +30,9 @@ std::vector<Variable> original_variables(const Graph& graph);
 // The values of original_variables(), under their logical names.
 std::vector<NamedTensor> read_state(Session& session, const Graph& graph);
 
-// Hashes over the weights (weights_of(): frozen ones and the averages of batch norm are among
-// them), or over all variables and optimizer slots, that do not copy others. These are tower 0's,
-// under their logical names.
+// Hashes over the weights (weights_of(), which includes frozen ones and the averages of batch
+// norm), or over all variables and optimizer slots. Both leave out copies of other variables, so
+// they cover tower 0's variables, under their logical names.
 std::string params_hash(Session& session, const Graph& graph);
 std::string state_hash(Session& session, const Graph& graph);
 
@@ -41,7 +41,7 @@ std::string state_hash(Session& session, const Graph& graph);
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
 
 // Throws Error if copies differ after `steps` steps. It names the first one, its device and that of
-// the original, and how many more differ. Reads each copy that has storage of its own.
+// the original, and how many more differ. Reads each copy that has its own storage.
 void require_equal_replicas(Session& session, const Graph& graph, std::int64_t steps);
 
 // How many variables lie in the storage of another (SessionOptions::share_replicas).

@@ -10,8 +10,8 @@ namespace belfry {
 // of the machine hit all alike.
 class Interleaved {
  public:
-  // Call it if ways of several processes work together. Each process must then call a way equally
-  // often, so no number of calls depends on time.
+  // Call it if several processes time the same ways together. Each process must then call a way
+  // equally often, so no number of calls depends on time.
   void count_alike() { counts_alike_ = true; }
 
   // Adds a way; `work` does it once. Returns its number, from 0.

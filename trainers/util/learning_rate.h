@@ -23,7 +23,7 @@ struct StepInfo {
 // resumed run asks again. It gets no time: `seconds` is 0.
 using RateFunction = std::function<double(const StepInfo&)>;
 
-// A learning rate. A schedule is asked before every step.
+// A learning rate: a constant, or a schedule that is called before every step.
 class LearningRate {
  public:
   LearningRate(double value) : value_(value) {}  // NOLINT
@@ -70,8 +70,8 @@ bool same_rates(std::string_view one, std::string_view other);
 bool depends_on_length(const LearningRate& rate, const StepInfo& run, std::int64_t total,
                        std::int64_t steps);
 
-// Warms up to the rate: step i of the first `steps`, counted from 1, has i / steps of it. From step
-// `steps` on it is the full rate. Throws InvalidArgument for a negative number.
+// Warms up to the rate: step i of the first `steps` steps, counted from 1, has the rate times i /
+// steps. From step `steps` on it is the full rate. Throws InvalidArgument for a negative number.
 LearningRate warm_up(LearningRate rate, std::int64_t steps);
 
 }  // namespace belfry

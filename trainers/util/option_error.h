@@ -28,7 +28,7 @@ class OptionMistake : public OptionError {
 };
 
 // An option that this trainer does not take for this model. A program that compares several
-// trainers leaves this one out.
+// trainers then skips this one.
 class TrainerMistake : public OptionMistake {
  public:
   using OptionMistake::OptionMistake;

@@ -18,8 +18,8 @@ namespace {
 // "-" is standard output.
 std::string meant(const std::string& path) { return path == "-" ? "/dev/stdout" : path; }
 
-// Calls f(), which looks at the file that `written` names. An IoError becomes one of the flag, with
-// advice.
+// Calls f(), which looks at the file that `written` names. An IoError becomes an error about the
+// flag, with advice.
 template <class F>
 void as_output(const std::string& written, const F& f) {
   const auto refuse = [&](const char* why, const char* advice) {

@@ -17,10 +17,10 @@ class OutputFile {
   // a file that exists.
   OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
-  // Replaces the whole file, behind a link the file that it leads to, and keeps its permissions. A
-  // file that FileSystem::open_stream() opens (a descriptor such as /dev/stderr, a device, a pipe)
-  // is open from the start, and the text is appended. Throws nothing: failure() keeps the error, so
-  // that it costs neither the run nor other files.
+  // Replaces the whole file, and keeps its permissions. If the path is a link, replaces the file to
+  // which it leads. A file that FileSystem::open_stream() opens (a descriptor such as /dev/stderr,
+  // a device, a pipe) is open from the start, and the text is appended. Throws nothing: failure()
+  // keeps the error, so that it costs neither the run nor other files.
   void write(const std::string& text);
   // Whether write() was called.
   bool asked_to_write() const { return asked_; }
@@ -54,7 +54,8 @@ class OutputFiles {
   // "--links=FILE".
   void reserve_input(const std::string& written, const std::string& path);
   // Reserves `names` in the folder of a run, which the run writes by other means. Refuses them if
-  // another flag writes one. What the run reads may lie among them: it goes on from there.
+  // another flag writes one. Files that the run reads may be among them, because it may resume from
+  // there.
   void reserve_run(const std::string& written, const std::string& folder,
                    const std::vector<std::string>& names);
   bool on_stdout() const;

@@ -1,5 +1,6 @@
-// Learning rates that change by a rule. The rate of a step depends only on its number, on the steps
-// per epoch and on the steps of the run. So a resumed run has the rates of one that did not stop.
+// Learning rates that change by a rule. The rate of a step depends only on its number, on the
+// number of steps per epoch, and on that of the run. So a resumed run has the same rates as one
+// that never stopped.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,7 +12,7 @@
 
 namespace belfry {
 
-// A time of a run: after so many epochs, or steps.
+// A time in a run: after `count` epochs or steps.
 struct TrainingTime {
   double count = 0;
   bool in_steps = false;
@@ -21,8 +22,8 @@ struct TrainingTime {
   std::string str() const;  // "30", "500s"
 };
 
-// A rule that makes a rate of a base rate. With a warm-up, rates that move to a goal begin to move
-// at its end. Times are counted from the start of the run.
+// A rule that computes the rate of a step from a base rate. With a warm-up, rules that move the
+// rate towards a target start at the end of the warm-up. Times count from the start of the run.
 class RateSchedule {
  public:
   // `begin`: the step at which the warm-up ends.
@@ -47,17 +48,19 @@ struct RatePoint {
   double rate = 0;
 };
 
-// The base rate, times `factor` after each of the times. Like the others here, it throws
-// InvalidArgument for rates, factors and times that are negative or not finite. It also does for
-// times that do not grow, or of which some are in steps and some in epochs.
+// The base rate, multiplied by `factor` at each of the times. Like the other functions here, it
+// throws InvalidArgument for rates, factors and times that are negative or not finite, for times
+// that do not increase, and for a mixture of steps and epochs.
 RateSchedule step_schedule(std::vector<TrainingTime> times, double factor = 0.1);
-// Moves from the base rate to rate `to`, which holds from `until` on; none: the end of the run. The
-// way is a line, or half a wave: (1 + cos(pi x)) / 2 of the way are left after x of the time.
+// Both move from the base rate to the rate `to`, which they reach at `until` (none: at the end of
+// the run) and keep. One moves along a line. The other moves along half a cosine wave: after a
+// share x of the time, (1 + cos(pi x)) / 2 of the way is left.
 RateSchedule linear_schedule(double to = 0, std::optional<TrainingTime> until = {});
 RateSchedule cosine_schedule(double to = 0, std::optional<TrainingTime> until = {});
-// Tensorpack's ScheduledHyperParamSetter. The rate of a point takes effect after so many epochs (or
-// steps), and at once for time 0. Before the first point the base rate holds. Interpolated, the
-// rate moves from point to point, after each whole epoch, and stays at the last.
+// Tensorpack's ScheduledHyperParamSetter. The rate of a point takes effect after its number of
+// epochs (or steps); for time 0, at once. Before the first point the base rate holds.
+// interpolated_schedule changes the rate after each whole epoch, along lines from point to point,
+// and keeps it after the last point.
 RateSchedule piecewise_schedule(std::vector<RatePoint> points);
 RateSchedule interpolated_schedule(std::vector<RatePoint> points);
 
@@ -70,13 +73,13 @@ RateSchedule parse_schedule(std::string_view text);
 // The texts that parse_schedule() takes, for --help.
 std::string schedule_help();
 
-// The rate of a schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without
-// schedule and warm-up it is the base rate, as a constant.
+// The rate of a schedule with this base rate and a warm-up (warm_up()) of that many steps. Without
+// schedule and warm-up it is the constant base rate.
 LearningRate scheduled_rate(double base, const RateSchedule& schedule,
                             std::int64_t warmup_steps = 0);
 
 // Tensorpack's HyperParamSetterWithFunc. After each epoch the rate becomes next(epochs, rate),
-// where `epochs` are then complete. It counts as a function of the user (RateFunction).
+// where `epochs` counts the complete epochs. It counts as a user's function (RateFunction).
 LearningRate set_each_epoch(double first, std::function<double(int epochs, double rate)> next);
 
 }  // namespace belfry

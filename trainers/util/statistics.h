@@ -28,7 +28,7 @@ std::string significant(double value);
 // "0:07", "12:34", "1:02:03", or "3d 04:05" for days, hours and minutes.
 std::string duration_text(double seconds);
 
-// Pads the text with spaces to `width` characters. They come before the text, or behind it if
+// Pads the text with spaces to `width` characters. They come before the text, or after it if
 // `width` is negative, as in printf. Longer texts stay as they are.
 std::string padded(std::string text, int width);
 

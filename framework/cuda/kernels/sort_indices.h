@@ -135,8 +135,8 @@ inline std::int64_t sort_workspace(std::int64_t count) {
              static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
-// Sorts `count` indices. Indices outside [0, limit) are recorded and come last, as `limit`. Returns
-// the sorted indices, in the workspace.
+// Sorts `count` indices. Indices outside [0, limit) are recorded as faults and come last, as
+// `limit`. Returns the sorted indices, in the workspace.
 inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices,
                                        std::int64_t count, std::int64_t limit,
                                        std::byte* workspace) {

@@ -13,7 +13,7 @@ namespace belfry::cuda {
 // A kernel's walk over two tensors, e.g. a kernels::Broadcast: rows of `inner` elements, along
 // which each tensor advances or stays in place.
 struct Strides {
-  static constexpr std::size_t kMost = 8;  // dimensions that do not join
+  static constexpr std::size_t kMost = 8;  // dimensions, after neighbours were joined
   using Dimension = kernels::Broadcast::Dimension;
   using Offsets = kernels::Broadcast::Offsets;
 

@@ -34,7 +34,8 @@ NcclLibrary open_nccl(const std::vector<std::string>& paths);
 // first call; thread safe.
 const NcclLibrary& nccl_library();
 
-// Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
+// Whether a GPU may be several ranks: if the version is 2.30 or later, and the environment variable
+// NCCL_MULTI_RANK_GPU_ENABLE is 1.
 bool serves_several_ranks(int version);
 
 // Throws CommError for every status but ncclInProgress, with which non-blocking communicators ask

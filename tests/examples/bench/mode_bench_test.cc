@@ -13,8 +13,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/util/busy_texts.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -138,7 +138,7 @@ TEST(BenchModes, SayWhichRunTheyAreAt) {
 TEST(BenchModes, SayThatBuildingGoesOn) {
   const auto data = smooth_data(8);
   const Mode modes[] = {{"replicated", "naive"}};
-  EXPECT_THAT(watched([&] { bench_modes(modes, options(2), *data, {.steps = 1}); }),
+  EXPECT_THAT(busy_texts([&] { bench_modes(modes, options(2), *data, {.steps = 1}); }),
               ElementsAre("building the model for replicated naive"));
 }
 

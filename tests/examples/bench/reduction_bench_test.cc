@@ -14,8 +14,8 @@
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/util/busy_texts.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
@@ -142,12 +142,12 @@ TEST(ReductionBench, ShowsHowFarItIs) {
 TEST(ReductionBench, SaysThatASinglePartGoesOn) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.threads = asked.iterations = 1;
-  EXPECT_THAT(watched([&] {
+  EXPECT_THAT(busy_texts([&] {
                 bench_reduction({{5}}, {"naive", "ring"}, asked);
               }),
               testing::ElementsAre("building naive", "building ring", "preparing naive",
                                    "preparing ring", "checking naive", "checking ring"));
-  EXPECT_THAT(watched([&] { reduction_memory({{5}}, {"naive"}, asked); }), testing::IsEmpty())
+  EXPECT_THAT(busy_texts([&] { reduction_memory({{5}}, {"naive"}, asked); }), testing::IsEmpty())
       << "who plans many says so";
 }
 

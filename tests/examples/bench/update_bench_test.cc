@@ -6,8 +6,8 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/util/busy_texts.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
@@ -58,8 +58,8 @@ TEST(UpdateBench, SaysThatPreparingGoesOn) {
     bench_update({{30}}, "naive",
                  {.devices = parse_devices("cpu:2"), .threads = 1, .iterations = 1});
   };
-  EXPECT_THAT(watched(bench), testing::ElementsAre("preparing naive", "preparing naive",
-                                                   "preparing naive", "preparing naive"));
+  EXPECT_THAT(busy_texts(bench), testing::ElementsAre("preparing naive", "preparing naive",
+                                                      "preparing naive", "preparing naive"));
 }
 
 TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {

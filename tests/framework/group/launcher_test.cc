@@ -125,7 +125,7 @@ TEST(Launcher, TasksThatCannotMeetAreRefused) {
 
 TEST(Launcher, SaysWhatShowsThatThereAreOthers) {
   const auto sign = [](const std::map<std::string, std::string>& environment) {
-    return sign_of_others([&](const char* name) {
+    return launcher_variables([&](const char* name) {
       const auto variable = environment.find(name);
       return variable == environment.end() ? nullptr : variable->second.c_str();
     });

@@ -1,6 +1,6 @@
 // Dry runs, explanations and traces of training programs.
 #include "belfry/tests/trainers/program/train_support.h"
-#include "belfry/tests/trainers/util/watched.h"
+#include "belfry/tests/trainers/util/busy_texts.h"
 
 namespace belfry {
 namespace train_inspect_test {
@@ -120,7 +120,7 @@ TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
 }
 
 TEST(Train, SaysThatPlanningForManyDevicesGoesOn) {
-  EXPECT_THAT(watched([] {
+  EXPECT_THAT(busy_texts([] {
                 run_train({"--dry_run", "--devices=cpu:3"});
               }),
               testing::ElementsAre("planning for 3 devices"));

@@ -10,7 +10,7 @@ namespace belfry {
 
 // The text that each Busy which began during f() would have logged: "still <this>".
 template <class F>
-std::vector<std::string> watched(const F& f) {
+std::vector<std::string> busy_texts(const F& f) {
   constexpr std::string_view kSays = "saying that a program is still ";
   std::mutex mutex;
   std::vector<std::string> all;
