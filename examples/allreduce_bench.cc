@@ -271,7 +271,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   require<FlagError>(!flags.updates || flags.bench.aggregate == 1,
                      parser.flag("--agg_iters").written,
                      " has no use beside --update, which times one step of training at a time");
-  check_devices(parser, device_flags(flags), false);
+  resolve_devices(parser, device_flags(flags), false);
   check_strategies(flags);
   if (flags.launcher.size > 1) check_processes(flags, parser);
   const Busy busy("planning the strategies");

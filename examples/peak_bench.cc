@@ -117,7 +117,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   define(parser, flags);
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
-  check_devices(parser, device_flags(flags), false);
+  resolve_devices(parser, device_flags(flags), false);
   choose_products(flags, parser);
   flags.session.device_count = device_count(flags.devices);
   if (!flags.on_gpus()) require_memory(flags, parser);

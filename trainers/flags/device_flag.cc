@@ -61,7 +61,7 @@ Options<DeviceFlags> device_options(const std::string& devices) {
        .otherwise = devices.empty() ? "all GPUs, else cpu:1" : devices,
        .elsewhere = {"gpus", "ngpus"}}};
   list.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
-    flags.devices = devices_of(flag, flags.logical_gpus);
+    flags.devices = devices_of(flag, 1);  // resolve_devices() counts logical ones
   };
   list.value = [](const DeviceFlags& flags) { return JsonValue(full_names(flags.devices)); };
   list.start = [devices] { return devices.empty() ? devices_here() : devices; };
@@ -95,7 +95,7 @@ Options<DeviceFlags> device_options(const std::string& devices) {
   algorithms.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
     flags.algorithms = flag.value;
   };
-  return {logical, list, deterministic, algorithms};  // gpu:all counts logical ones
+  return {list, logical, deterministic, algorithms};
 }
 
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
@@ -141,9 +141,10 @@ int count_devices(const WrittenFlags& line) {
   }
 }
 
-void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
-                   const std::function<const Gpus&()>& find) {
+void resolve_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
+                     const std::function<const Gpus&()>& find) {
   const WrittenFlag list = parser.flag("--devices");
+  flags.devices = devices_of(list, flags.logical_gpus);
   const auto counts = device_count(flags.devices);
   const auto gpus = counts.find("GPU");
   const bool on_gpus = gpus != counts.end();

@@ -40,10 +40,11 @@ std::vector<FlagSpelling> device_spellings();
 // How many devices a command line asks for; 0 if that is unknown.
 int count_devices(const WrittenFlags& line);
 
-// Call it once the flags are read. Throws FlagError for --logical_gpus or --algorithms without a
-// GPU. Unless the program only `plans`, it also throws for GPUs that the program cannot use. Calls
-// `find` only if there are GPUs among the devices, so that programs on CPUs load no module.
-void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
-                   const std::function<const Gpus&()>& find = gpus);
+// Call it once the flags are read. Makes --devices=gpu:all as many as there are, logical ones by
+// --logical_gpus. Throws FlagError for --logical_gpus or --algorithms without a GPU. Unless the
+// program only `plans`, it also throws for GPUs that the program cannot use. Calls `find` only if
+// there are GPUs among the devices, so that programs on CPUs load no module.
+void resolve_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
+                     const std::function<const Gpus&()>& find = gpus);
 
 }  // namespace belfry

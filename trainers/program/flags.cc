@@ -56,7 +56,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   if (batch_size && !parser_.given("--batch_size")) flags.trainer.batch_size = *batch_size;
   if (!parser_.given("--batch_size") && !parser_.given("--global_batch_size"))
     flags.global_batch_size = defaults_.global_batch_size;
-  check_devices(parser_, device_flags(flags), flags.plans());
+  resolve_devices(parser_, device_flags(flags), flags.plans());
   if (!flags.group.alone) flags.group.launcher = find_launcher(environment_variable);
   TcpGroupOptions& tcp = flags.group.launcher.tcp;
   if (lower(parser_.flag("--devices").value) == kAllGpus) {

@@ -130,7 +130,7 @@ Devices read(const Typed& typed, bool plans, const std::function<const Gpus&()>&
   std::vector<const char*> arguments;
   for (const std::string& text : texts) arguments.push_back(text.c_str());
   parser.parse(arguments);
-  check_devices(parser, flags, plans, find);
+  resolve_devices(parser, flags, plans, find);
   return read;
 }
 
