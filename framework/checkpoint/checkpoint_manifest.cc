@@ -72,14 +72,40 @@ Manifest::Entry entry_from(const std::string& name, const JsonValue& json) {
                           .dtype = dtype_of_safetensors(json.at("dtype").text()),
                           .shape = shape_from_json(json.at("shape")),
                           .device = json.at("device").text(),
-                          .crc32 = crc32_from(json.at("crc32")),
-                          .role = find_variable_role(json.at("role").text()),
-                          .trainable = json.at("trainable").str() == "true"};
+                          .crc32 = crc32_from(json.at("crc32"))};
+    entry.trainable = entry.file == kModelFile;  // in older versions
+    if (const JsonValue* const role = json.find("role")) {
+      entry.role = find_variable_role(role->text());
+      entry.trainable = json.at("trainable").str() == "true";
+    }
     if (const JsonValue* const of = json.find("average_of")) entry.average_of = of->text();
     return entry;
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(cat("tensor '", shown(name), "': ", error.what()));
   }
+}
+
+// What a tensor of a checkpoint without roles is. Weights that were not trained were in the file of
+// the state, too: what layers made themselves, such as "bn/mean/EMA" or the "conv/W" of a frozen
+// layer. All else there belonged to a variable, as "fc/W/Adam" does, or is known by its name.
+void derive_role(Manifest& manifest, const std::string& name) {
+  constexpr std::string_view kCounter = "/step";
+  Manifest::Entry& entry = manifest.tensors.at(name);
+  if (entry.file == kModelFile) return;
+  entry.role = VariableRole::kState;
+  const std::string_view owner = name_of_averaged(name);
+  if (const auto weight = manifest.tensors.find(std::string(owner));
+      weight != manifest.tensors.end() && weight->second.dtype == entry.dtype &&
+      weight->second.shape == entry.shape) {
+    entry.role = VariableRole::kAverage;
+    entry.average_of = owner;
+    return;
+  }
+  if (name == "loss_scale" || name == cat(kWeightAverage, "/num_updates")) return;
+  if (name.ends_with(kCounter) && entry.dtype == DType::kI64 && entry.shape.rank() == 0) return;
+  for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
+    if (manifest.tensors.contains(name.substr(0, slash))) return;
+  entry.role = VariableRole::kWeight;
 }
 
 // An average stands for its weight, so it must match it.
@@ -113,6 +139,8 @@ Manifest read_manifest(std::string_view text) {
     require(manifest.files.contains(read.file), "tensor '", shown(name), "' is in file '",
             shown(read.file), "', which is not listed");
   }
+  for (const auto& [name, entry] : json.at("tensors").members())
+    if (!entry.find("role")) derive_role(manifest, name);
   for (const auto& [name, entry] : manifest.tensors) check_average(manifest, name);
   return manifest;
 }

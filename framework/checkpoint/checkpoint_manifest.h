@@ -6,6 +6,7 @@
 //                         "device": "/job:.../device:CPU:1", "crc32": "01234567"}, ...},
 //    "crc32": "..."}
 // Roles are those of variables (VariableRole). The average of "fc/w" also has "average_of": "fc/w".
+// Checkpoints of older versions have no roles: they follow from files and names.
 // CRC-32 is zlib's. The last one covers the bytes of the manifest before its key.
 #pragma once
 #include <cstdint>

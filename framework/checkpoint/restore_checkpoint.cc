@@ -166,10 +166,11 @@ struct ReadWeights {
   ChosenWeights chosen;
 };
 
-ReadWeights read_chosen_weights(FileSystem& files, const std::string& path, WeightChoice choice) {
+ReadWeights read_chosen_weights(FileSystem& files, const std::string& path, WeightChoice choice,
+                                std::string_view option) {
   const std::string directory = find_checkpoint(files, path);
   Manifest manifest = read_manifest(files, directory);
-  ChosenWeights chosen = choose_weights(manifest, choice, directory);
+  ChosenWeights chosen = choose_weights(manifest, choice, directory, option);
   Safetensors model = read_tensors(files, directory, kModelFile, manifest);
   Safetensors state = read_tensors(files, directory, kStateFile, manifest);
   return {directory, std::move(manifest), {std::move(model), std::move(state)}, std::move(chosen)};
@@ -185,7 +186,7 @@ std::string names_text_of(const char* who, const std::vector<std::string>& names
 LoadedWeights load_weights(Session& session, const std::string& path, WeightChoice choice,
                            FileSystem& files) {
   return read_settled(files, path, [&] {
-    const ReadWeights read = read_chosen_weights(files, path, choice);
+    const ReadWeights read = read_chosen_weights(files, path, choice, "load_weights");
     LoadedWeights loaded{.values = read.chosen.values};
     Sources sources =
         find_weights(session.graph(), read.manifest, read.chosen, read.contents, loaded);
@@ -205,7 +206,7 @@ LoadedWeights load_weights(Session& session, const std::string& path, WeightChoi
 void restore_weights(Session& session, const std::string& path, WeightChoice choice,
                      FileSystem& files) {
   read_settled(files, path, [&] {
-    const ReadWeights read = read_chosen_weights(files, path, choice);
+    const ReadWeights read = read_chosen_weights(files, path, choice, "weights");
     LoadedWeights lists;
     const Sources sources =
         find_weights(session.graph(), read.manifest, read.chosen, read.contents, lists);

@@ -35,7 +35,7 @@ std::string_view ChosenWeights::what() const {
 }
 
 ChosenWeights choose_weights(const Manifest& manifest, WeightChoice choice,
-                             const std::string& directory) {
+                             const std::string& directory, std::string_view option) {
   ChosenWeights chosen;
   bool has_averages = false;
   for (const auto& [name, entry] : manifest.tensors) {
@@ -44,8 +44,8 @@ ChosenWeights choose_weights(const Manifest& manifest, WeightChoice choice,
   }
   if (choice == WeightChoice::kAverage && !has_averages)
     throw InvalidArgument(about_option(
-        "weights", "the checkpoint ", directory,
-        " has no moving averages of its weights; take its raw ones (", the_option("weights"), ")"));
+        option, "the checkpoint ", directory,
+        " has no moving averages of its weights; take its raw ones (", the_option(option), ")"));
   if (choice == WeightChoice::kValidated) choice = validated_choice(manifest);
   if (choice == WeightChoice::kRaw || !has_averages) return chosen;
   chosen.values = WeightChoice::kAverage;

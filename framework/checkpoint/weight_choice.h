@@ -33,7 +33,8 @@ struct ChosenWeights {
 };
 
 // Throws InvalidArgument, naming `directory`, for kAverage if the checkpoint has no averages.
+// `option` is the caller's that chooses.
 ChosenWeights choose_weights(const Manifest& manifest, WeightChoice choice,
-                             const std::string& directory);
+                             const std::string& directory, std::string_view option = "weights");
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/mpi_module.h"
 
@@ -55,7 +56,8 @@ void require_lone_task(const Environment& environment) {
   require(tasks == 1, "the environment has ", kSlurmTasks, "=", tasks, ": srun has started ", tasks,
           " tasks, but gave them no MPI by which they could meet; start them by 'srun --mpi=pmix', "
           "or give each RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (a training program trains "
-          "alone in each task with mpi=off)");
+          "alone in each task with ",
+          option_name("mpi"), "=off)");
 }
 
 // If an address or port is set and only one of RANK and WORLD_SIZE, a launcher has set both, and
@@ -70,7 +72,8 @@ void require_all_of_launcher(const Environment& environment) {
               "the environment has ", given, "=", environment(given), " and ", place, "=",
               environment(place), ", but no ", missing,
               ", without which this process would train alone; set it, or unset ", given,
-              " for a process that runs alone (a training program does so with mpi=off, too)");
+              " for a process that runs alone (a training program does so with ",
+              option_name("mpi"), "=off, too)");
 }
 
 // Processes that cannot meet would each train alone, and nobody would notice.
@@ -84,7 +87,8 @@ void require_meeting_place(const Environment& environment) {
     require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),
             " and WORLD_SIZE=", size, ", but no ", name,
             ", where the processes would meet; set it, or unset RANK for a process that runs alone "
-            "(a training program does so with mpi=off, too)");
+            "(a training program does so with ",
+            option_name("mpi"), "=off, too)");
 }
 
 // The secret of a run, or the name that torchrun has for it; "none" is the name of all that have

@@ -79,8 +79,9 @@ std::vector<Failure> all_failures() {
     all.push_back({by, "--fail=data_dir", 1, "IO", "", "", "", "data_dir", "", 0, rank});
     all.push_back({by, "--batch_size=x", 2, "FLAG", "", "", "", "batch_size", "", 0, -2});
   }
-  all.push_back(
-      {By::kThreads, "--fail=diverge", 1, "DIVERGED", "", "", "", "", "variables", 1, -1});
+  for (const By by : {By::kThreads, By::kTorchrun, By::kMpi, By::kBelfryRun})
+    all.push_back({by, "--fail=diverge", 1, "DIVERGED", "", "", "", "", "variables", 1,
+                   by == By::kThreads ? -1 : -2});
   all.push_back({By::kBelfryRun, "--fail=stall --fail_rank=1 --stall_abort_seconds=2", 75,
                  "STALLED", "", "", "", "", "", 0, -2});
   return all;
@@ -187,6 +188,12 @@ TEST_P(ErrorFieldsTest, AreTheSameWithoutSentences) {
     }
     if (!wanted.where.empty()) {
       EXPECT_THAT(summary.at("where").text(), testing::HasSubstr(wanted.where));
+    }
+    if (!wanted.variable.empty()) {
+      EXPECT_THAT(summary.at("variable").text(), testing::HasSubstr(wanted.variable));
+    }
+    if (!wanted.option.empty()) {
+      EXPECT_EQ(summary.at("option").text(), wanted.option);
     }
     if (wanted.rank >= 0) {
       EXPECT_EQ(summary.at("rank").integer(), wanted.rank);

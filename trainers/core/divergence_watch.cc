@@ -37,7 +37,9 @@ double largest_weight_of(const Tensor& tensor) {
 }  // namespace
 
 void DivergenceWatch::begin() {
-  if (built_.nodes().loss_scale) skips_.begin(built_.loss_scale()->skipped_steps);
+  if (!built_.nodes().loss_scale) return;
+  skipped_before_ = built_.loss_scale()->skipped_steps;
+  skips_.begin(skipped_before_);
 }
 
 // Data are looked at only then: that takes time.
@@ -69,9 +71,9 @@ void DivergenceWatch::look_at_loss(double loss) {
 // A rate that is far too large shows here, before the loss is not finite at once. Updates of parts
 // are not looked at: reading would wait for other processes. Towers that run free are a step ahead.
 void DivergenceWatch::look_at_first_update() {
-  if (progress_.steps_of_run() > 0 || updates_parts(built_.options()) ||
-      !built_.nodes().tower_ops.empty())
-    return;
+  if (saw_update_ || updates_parts(built_.options()) || !built_.nodes().tower_ops.empty()) return;
+  saw_update_ = !skipped_all();
+  if (!saw_update_) return;
   std::size_t bytes = 0;
   for (const Variable variable : originals_of(built_.graph().variables(kTrainableVariables))) {
     bytes += static_cast<std::size_t>(variable.shape().elements()) * size_of(variable.dtype());
@@ -86,6 +88,12 @@ void DivergenceWatch::look_at_first_update() {
       suspects_.large_update = cat(made, "as large as ", significant(largest));
     if (!std::isfinite(largest) || largest > kLargeWeight) return;
   }
+}
+
+// Whether f16 has skipped all updates of this run, as it does while the loss scale is too large.
+bool DivergenceWatch::skipped_all() const {
+  if (!built_.nodes().loss_scale) return false;
+  return built_.loss_scale()->skipped_steps - skipped_before_ > progress_.steps_of_run();
 }
 
 void DivergenceWatch::look_at_scale() {

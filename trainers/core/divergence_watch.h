@@ -34,6 +34,7 @@ class DivergenceWatch {
  private:
   void look_at_loss(double loss);
   void look_at_first_update();
+  bool skipped_all() const;
   void look_at_scale();
   bool warns() const;
 
@@ -42,7 +43,8 @@ class DivergenceWatch {
   LossWatch losses_;
   SkipWatch skips_;
   Suspects suspects_;
-  bool warned_ = false, warned_of_test_ = false;
+  std::int64_t skipped_before_ = 0;  // updates, before the first step of this run
+  bool saw_update_ = false, warned_ = false, warned_of_test_ = false;
 };
 
 }  // namespace belfry

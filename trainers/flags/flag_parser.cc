@@ -192,7 +192,11 @@ class FlagParser::Reader {
   std::string hint_for(const std::string& name) const {
     for (const OptionRow& row : state_.rows)
       if (std::ranges::find(row.elsewhere, name) != row.elsewhere.end()) return row.name;
-    return name.size() > kLongestName ? "" : nearest(name, listed_names());
+    if (name.size() > kLongestName) return "";
+    if (std::string listed = nearest(name, listed_names()); !listed.empty()) return listed;
+    for (const OptionRow& row : state_.rows)
+      if (!nearest(name, row.older).empty()) return row.name;
+    return "";
   }
 
   // The switch that "nodry_run" or "no_dry_run" turns off; "" if there is none.

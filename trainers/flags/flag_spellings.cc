@@ -54,6 +54,22 @@ FlagSpelling refused(std::string name, std::string why) {
   return only(std::move(name), "VALUE", "", std::move(why));
 }
 
+namespace {
+
+// Whoever reads the error finds the flag that was written in it, as for other flags.
+std::vector<WrittenFlag> translated(const FlagSpelling& spelling, const WrittenFlag& flag,
+                                    const WrittenFlags& line) {
+  try {
+    return spelling.translate(flag, line);
+  } catch (const FlagError& error) {
+    ErrorFields fields = error.fields();
+    if (fields.option.empty()) fields.option = flag.name;
+    throw FlagError(std::move(fields));
+  }
+}
+
+}  // namespace
+
 WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpelling> spellings) {
   const auto spelling_of = [&](const std::string& name) {
     return std::ranges::find(spellings, name, &FlagSpelling::name);
@@ -64,13 +80,14 @@ WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpell
   for (const WrittenFlag& other : line.all()) {
     const auto spelling = spelling_of(other.name);
     if (spelling == spellings.end()) continue;
-    for (WrittenFlag& flag : spelling->translate(other, line)) {
+    for (WrittenFlag& flag : translated(*spelling, other, line)) {
       if (flag.written.empty()) flag.written = other.written;
       flag.of_file = other.of_file;
       const WrittenFlag* const same = ours.find(flag.name);
-      require<FlagError>(!same || means_same(same->value, flag.value), same ? same->written : "",
-                         " and ", flag.written, ", which stands for --", flag.name, "=", flag.value,
-                         ", contradict each other; leave one of them out");
+      if (same && !means_same(same->value, flag.value))
+        throw FlagError(about_option(flag.name, same->written, " and ", flag.written,
+                                     ", which stands for --", flag.name, "=", flag.value,
+                                     ", contradict each other; leave one of them out"));
       if (!same) ours.add(std::move(flag));
     }
   }

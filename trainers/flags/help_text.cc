@@ -125,7 +125,8 @@ std::string HelpText::group(std::string_view name) const {
 }
 
 std::vector<std::string_view> words_of(const OptionRow& row) {
-  if (row.unit.find('|') == row.unit.npos) return {};
+  const std::size_t bar = row.unit.find('|');
+  if (bar == row.unit.npos || row.unit.find(':') < bar) return {};  // "NAME:min|max" has none
   std::vector<std::string_view> words = split(row.unit, '|');
   std::erase_if(words, [](std::string_view word) {
     return std::ranges::any_of(word, [](unsigned char c) { return std::isupper(c) != 0; });

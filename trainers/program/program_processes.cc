@@ -140,8 +140,13 @@ std::map<std::string, std::string> values_by_flag(const TrainFlags& flags) {
 std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
   std::map<std::string, std::string> values = values_by_flag(flags);
   std::vector<AgreedItem> items{agreed_version()};
-  for (const char* const first : {"--trainer", "--run_dir"})  // the others follow from these
+  // The others follow from these.
+  for (const char* const first : {"--trainer", "--run_dir", "--devices"})
     if (const auto value = values.extract(first)) items.push_back({value.key(), value.mapped()});
+  // Configurations have the global batch, whichever of the two flags was given.
+  values.erase("--global_batch_size");
+  items.push_back({"the batch of each device (--batch_size, or --global_batch_size)",
+                   std::to_string(flags.trainer.batch_size)});
   for (const auto& [name, value] : values) items.push_back({name, value});
   return items;
 }

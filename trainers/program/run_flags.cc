@@ -12,11 +12,11 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_rows.h"
 #include "belfry/trainers/options/option_fields.h"
 #include "belfry/trainers/program/flags.h"
-#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/save_rows.h"
 
 namespace belfry {
@@ -414,8 +414,10 @@ JsonValue choices_of(const TrainFlags& flags) {
 JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   JsonValue config = config_of(parser_);
   if (flags.trainer.shards == 0) config = config_without(config, "shards");  // a file had a number
-  const std::int64_t global = flags.trainer.batch_size * std::ssize(devices_of_all(flags));
-  // The batch of all devices, so that other devices give the same bits.
+  // The batch of all devices, so that other devices give the same bits. No process has been met
+  // yet.
+  const std::int64_t global =
+      flags.trainer.batch_size * towers_of(flags.trainer, flags.group.processes);
   config = config_without(config, "batch_size");
   if (!config.find("global_batch_size")) config.set("global_batch_size", global);
   for (const Option<TrainFlags>& option : *flags.table) {

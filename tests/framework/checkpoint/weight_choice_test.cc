@@ -73,6 +73,16 @@ class WeightChoiceTest : public CheckpointTest {
   }
 };
 
+// The manifest as older versions wrote it, without roles.
+std::string as_older(std::string text) {
+  for (const char* member : {"role", "trainable"})
+    for (std::size_t at = 0; (at = text.find(cat("\"", member, "\":"))) != text.npos;)
+      text.erase(at, text.find('\n', at) + 1 - at);
+  const std::string before = text.substr(0, text.rfind("\"crc32\""));
+  const std::uint32_t crc = crc32_of(std::as_bytes(std::span(before)));
+  return cat(before, "\"crc32\": \"", hex(crc, 8), "\"\n}\n");
+}
+
 const std::map<std::string, std::string> kRoles = {
     {"conv/W", "weight"},
     {"conv/W/ExponentialMovingAverage", "average, frozen of conv/W"},
@@ -107,6 +117,36 @@ TEST_F(WeightChoiceTest, NamesACheckpointWithoutAverages) {
   EXPECT_THAT(chosen(WeightChoice::kValidated), ElementsAre(Pair("fc/w", "fc/w")));
   EXPECT_THAT(message_of<InvalidArgument>([&] { chosen(WeightChoice::kAverage); }),
               AllOf(HasSubstr(path_), HasSubstr("has no moving averages of its weights")));
+}
+
+TEST_F(WeightChoiceTest, FindsRolesInCheckpointsOfOlderVersions) {
+  Manifest manifest;
+  manifest.files["model.safetensors"] = manifest.files["state.safetensors"] = {};
+  const auto add = [&](const char* name, const char* in, DType dtype, Shape shape) {
+    manifest.tensors[name] = {.file = in, .dtype = dtype, .shape = std::move(shape)};
+  };
+  add("conv/W", "model.safetensors", DType::kF32, {2});
+  add("frozen/W", "state.safetensors", DType::kF32, {2});
+  add("bn/mean/EMA", "state.safetensors", DType::kF32, {2});
+  add("conv/W/Adam", "state.safetensors", DType::kF32, {2});
+  add("conv/W/ExponentialMovingAverage", "state.safetensors", DType::kF32, {2});
+  add("ExponentialMovingAverage/num_updates", "state.safetensors", DType::kI64, {});
+  add("Adam/step", "state.safetensors", DType::kI64, {});
+  add("loss_scale", "state.safetensors", DType::kF32, {});
+  add("loss_scale/good_steps", "state.safetensors", DType::kI64, {});
+  const Manifest read = Manifest::parse(as_older(manifest.str()), "manifest.json");
+  EXPECT_TRUE(read.tensors.at("conv/W").trainable);
+  EXPECT_FALSE(read.tensors.at("frozen/W").trainable);
+  std::vector<std::string> weights, averages, state;
+  for (const auto& [name, entry] : read.tensors)
+    (entry.role == VariableRole::kWeight    ? weights
+     : entry.role == VariableRole::kAverage ? averages
+                                            : state)
+        .push_back(name);
+  EXPECT_THAT(weights, UnorderedElementsAre("conv/W", "frozen/W", "bn/mean/EMA"));
+  EXPECT_THAT(averages, ElementsAre("conv/W/ExponentialMovingAverage"));
+  EXPECT_THAT(state, UnorderedElementsAre("conv/W/Adam", "ExponentialMovingAverage/num_updates",
+                                          "Adam/step", "loss_scale", "loss_scale/good_steps"));
 }
 
 TEST_F(WeightChoiceTest, RefusesAnAverageOfAnotherType) {

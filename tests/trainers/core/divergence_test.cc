@@ -444,5 +444,19 @@ TEST_F(DivergenceTest, OfF16TellsItsRange) {
                     HasSubstr("(--precision)")));
 }
 
+// The first update is that of step 2, as the loss scale is too large at step 1.
+TEST_F(DivergenceTest, OfF16NamesALargeFirstUpdateAfterSkippedOnes) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    return f32_model(tower, cast(x, DType::kF32), cast(y, DType::kF32)) * 20.0F;
+  };
+  const TrainResult result = run_train(
+      {"--precision=f16", "--devices=cpu:1", "--learning_rate=1e30", json_flag()}, recipe);
+  EXPECT_GT(report()["skipped_steps"], 0);
+  EXPECT_GT(report()["first_nonfinite_step"], 2);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("the first update made '"),
+                                  HasSubstr("a smaller learning rate may help")));
+}
+
 }  // namespace divergence_test
 }  // namespace belfry

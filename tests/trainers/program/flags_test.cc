@@ -196,6 +196,9 @@ TEST(Flags, TakeTheLastOfSeveralValues) {
 TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
   EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
   EXPECT_EQ(refusal({"--qqqqqqqqq"}), "unknown flag --qqqqqqqqq; see --help");
+  // The older name of a flag leads to it, too.
+  EXPECT_EQ(refusal({"--partition_update=1"}),
+            "unknown flag --partition_update; did you mean --zero_stage?");
 }
 
 TEST(Flags, RefuseWhatIsNoFlag) {

@@ -58,8 +58,8 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
       {"--small_tensors_kb=4", "--small_tensors_kb is 4 there, and 0 in rank 0"},
       {"--fuse=0", "--fuse is 0 there, and 1 in rank 0"},
       {"--shards=4", "rank 0 lacks --shards, which is 4 there"},
-      {"--batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
-      {"--global_batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
+      {"--batch_size=16", "(--batch_size, or --global_batch_size) is 16 there, and 32 in rank 0"},
+      {"--global_batch_size=16", "or --global_batch_size) is 16 there, and 32 in rank 0"},
       {"--gradient_accumulation_steps=2", "--gradient_accumulation_steps is 2 there, and 1"},
       {"--uneven=weight", "--uneven is weight there, and drop in rank 0"},
       {"--learning_rate=0.5", "--learning_rate is 0.5 there, and 0.1 in rank 0"},
@@ -87,6 +87,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
 TEST(ProcessFlags, MayComeInAnyOrderAndSayWhatIsTheDefault) {
   EXPECT_EQ(told({"--seed=3", "--epochs=2"}, {"--epochs=2", "--seed=3"}), "");
   EXPECT_EQ(told({}, {"--seed=1", "--allreduce=collective", "--fuse=1", "--bucket_mb=4"}), "");
+  EXPECT_EQ(told({"--global_batch_size=8"}, {"--batch_size=8"}), "");
 }
 
 TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {
@@ -120,6 +121,17 @@ TEST(Flags, CountTheDevicesOfAllPlannedProcesses) {
             "--tower_weights has 2 where there are 4 devices; give one weight for each");
   EXPECT_EQ(parse(with("--tower_weights=3,1,1,1")).trainer.batches.tower_weights.size(), 4u);
   EXPECT_EQ(parse(with("--zero_stage=1")).trainer.aggregation.zero_stage, 1);
+}
+
+// Started again by its configuration, a run of several processes has the same batch.
+TEST(Flags, OfAConfigurationCountTheBatchesOfAllProcesses) {
+  const auto batch_of = [](const char* batch) {
+    return parse({"--dry_run", "--processes=2", "--devices=cpu:2", batch})
+        .config.at("global_batch_size")
+        .integer();
+  };
+  EXPECT_EQ(batch_of("--batch_size=8"), 32);
+  EXPECT_EQ(batch_of("--global_batch_size=32"), 32);
 }
 
 // This is no error, as a run may go on with fewer processes.

@@ -137,6 +137,14 @@ TEST_F(TrainingLoadTest, LeavesTheStateOfTheOptimizerBehind) {
   EXPECT_EQ(loaded.size(), 5u) << "all were looked at";
 }
 
+TEST_F(TrainingLoadTest, NamesTheFlagThatAsksForAveragesThatThereAreNot) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=1"}).code, 0);
+  const TrainResult refused =
+      run_train({"--devices=cpu:1", "--load=" + directory_, "--load_weights=average"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("take its raw ones (--load_weights)"));
+}
+
 TEST_F(TrainingLoadTest, TakesTheWeightsThatWereValidatedUnlessOthersAreAskedFor) {
   EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=5", "--moving_average=0.9"}).code, 0);
   const auto hash_of = [&](const std::string& flag) {

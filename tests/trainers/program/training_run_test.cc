@@ -343,11 +343,15 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
                 .code,
             0);
   EXPECT_EQ(report()["global_batch_size"], 4);
-  for (const auto& [text, why] : {std::pair("{\"seeds\": 1}", "--seed"),
-                                  {"{\"seed\": \"x\"}", "--seed=x is not"},
-                                  {"{\"seed\": [1]}", "no text, number, true or false"},
-                                  {"[1]", "config"},
-                                  {"{", "line 1"}}) {
+  for (const auto& [text, why] :
+       {std::pair("{\"seeds\": 1}", "--seed"),
+        {"{\"seed\": \"x\"}", "--seed=x is not"},
+        {"{\"seed\": [1]}", "no text, number, true or false"},
+        {"{\"fuse_updates\": 0}", "--fuse_updates=0: this flag was removed"},
+        {"{\"num_gpus\": \"x\"}", "--num_gpus=x"},
+        {"{\"seed\": 1, \"tf_random_seed\": 2}", "contradict each other"},
+        {"[1]", "config"},
+        {"{", "line 1"}}) {
     std::ofstream(path(".bad")) << text;
     const TrainResult bad = run_train({"--config=" + path(".bad")});
     EXPECT_EQ(bad.code, 2) << text;
