@@ -24,9 +24,9 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
   for (const Option<TrainFlags>& option : *flags.table) {
     const std::string flag = "--" + option.name;
     const bool is_off = option.unit.empty() && !asks(option, flags);
-    require<FlagError>(option.compared || is_off || !used.given(flag), used.written(flag),
-                       " has no use beside ", used.written("--check_equivalence"),
-                       ", which runs so many steps in every mode; leave one of them out");
+    require_flag(option.compared || is_off || !used.given(flag), option.name, used.written(flag),
+                 " has no use beside ", used.written("--check_equivalence"),
+                 ", which runs so many steps in every mode; leave one of them out");
   }
 }
 
@@ -43,13 +43,13 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   };
   for (const Option<TrainFlags>& option : *flags.table) {
     const std::string flag = "--" + option.name;
-    require<FlagError>(!option.of_training || !used.given(flag) || names_none(option),
-                       used.written(flag), " has no use beside ", why,
-                       ", which keeps nothing of a training run; leave one of them out");
+    require_flag(!option.of_training || !used.given(flag) || names_none(option), option.name,
+                 used.written(flag), " has no use beside ", why,
+                 ", which keeps nothing of a training run; leave one of them out");
   }
-  require<FlagError>(flags.files.memory_report.empty() || flags.inspection.dry_run,
-                     "--memory_report=", flags.files.memory_report, " has no use beside ", why,
-                     ", which is no training run; leave one of them out");
+  require_flag(flags.files.memory_report.empty() || flags.inspection.dry_run, "memory_report",
+               "--memory_report=", flags.files.memory_report, " has no use beside ", why,
+               ", which is no training run; leave one of them out");
 }
 
 // Calls `check`. Its OptionError becomes a mistake, in the words of flags: they set the option.
@@ -103,8 +103,9 @@ class FlagConflicts {
   }
 
   void check_averages() const {
-    require<FlagError>(flags_.optimizer.moving_average || !flags_.optimizer.moving_average_warmup,
-                       "--moving_average_warmup is about --moving_average; name that, too");
+    require_flag(flags_.optimizer.moving_average || !flags_.optimizer.moving_average_warmup,
+                 "moving_average_warmup",
+                 "--moving_average_warmup is about --moving_average; name that, too");
   }
 
   // --check_equivalence has auto among its modes. A run that resumes from a run with `auto` may
@@ -120,9 +121,9 @@ class FlagConflicts {
 
   void check_links() const {
     const std::string& links = flags_.automatic.links;
-    require<FlagError>(links.empty() || trainer_.session.logical_gpus == 1, "--links=", links,
-                       " describes devices with a memory each, not --logical_gpus=",
-                       trainer_.session.logical_gpus, " that share one; leave one of them out");
+    require_flag(links.empty() || trainer_.session.logical_gpus == 1, "links", "--links=", links,
+                 " describes devices with a memory each, not --logical_gpus=",
+                 trainer_.session.logical_gpus, " that share one; leave one of them out");
     if (aggregation_.allreduce == "auto" && links.empty())
       as_flag(used_.written("--allreduce"), [&] { check_measurable(measured_devices(trainer_)); });
   }
@@ -134,13 +135,13 @@ class FlagConflicts {
     std::vector<std::int64_t> shares;
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
     for (std::size_t t = 0; t < shares.size(); ++t)
-      require<FlagError>(shares[t] > 0, used_.written("--tower_weights"), " leaves ",
-                         trainer_.devices[t % trainer_.devices.size()].short_str(), " none of the ",
-                         batch, " examples that ",
-                         flags_.global_batch_size > 0
-                             ? cat("--global_batch_size=", flags_.global_batch_size)
-                             : cat("--batch_size=", trainer_.batch_size),
-                         " on ", towers, " devices makes; use a larger weight or batch");
+      require_flag(shares[t] > 0, "tower_weights", used_.written("--tower_weights"), " leaves ",
+                   trainer_.devices[t % trainer_.devices.size()].short_str(), " none of the ",
+                   batch, " examples that ",
+                   flags_.global_batch_size > 0
+                       ? cat("--global_batch_size=", flags_.global_batch_size)
+                       : cat("--batch_size=", trainer_.batch_size),
+                   " on ", towers, " devices makes; use a larger weight or batch");
   }
 
   const TrainFlags& flags_;

@@ -1,12 +1,21 @@
 // Which flags of training contradict each other.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/flags.h"
 
 namespace belfry {
+
+// Unless `condition` holds, throws a FlagError about this option. The parts are its whole text.
+template <class... Parts>
+void require_flag(bool condition, std::string_view option, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    throw FlagError(about_option(option, parts...));
+}
 
 // The command line without ignored flags.
 class UsedFlags {

@@ -5,7 +5,6 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_sizes.h"
@@ -73,9 +72,9 @@ class FlagChoices {
                   : towers == 1            ? "simple"
                                            : "replicated";
     kind_ = as_flag(used_.written("--trainer"), [&] { return &find_trainer(flags_.kind); });
-    require<FlagError>(!kind_->takes_one_device || towers == 1, trainer(),
-                       " takes one device, but ", used_.written("--devices"), " has ", towers,
-                       "; use --devices=cpu:1, or --trainer=replicated");
+    require_flag(!kind_->takes_one_device || towers == 1, "trainer", trainer(),
+                 " takes one device, but ", used_.written("--devices"), " has ", towers,
+                 "; use --devices=cpu:1, or --trainer=replicated");
   }
 
   void choose_strategy() {
@@ -91,14 +90,14 @@ class FlagChoices {
                                "by themselves, so it takes no "
         : kind_->takes_one_device ? " has no gradients to combine, so it takes no "
                                   : " combines gradients in a way of its own, so it takes no ";
-    require<FlagError>(kind_->accepts && kind_->accepts(allreduce), trainer(), why_not, flag,
-                       without_strategy(allreduce));
+    require_flag(kind_->accepts && kind_->accepts(allreduce), "allreduce", trainer(), why_not, flag,
+                 without_strategy(allreduce));
     // Several processes check this again when they have met.
     const bool asks = !chooses && flags_.group.processes == 1;
     const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
     if (refusal.empty()) return;
-    require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
-                       used_.written("--devices"), " has ", trainer_.devices.size(), ")");
+    require_flag(trainer_.devices.size() == 1, "allreduce", flag, ": ", refusal, " (",
+                 used_.written("--devices"), " has ", trainer_.devices.size(), ")");
     log_warning(flag, " has no use for ", used_.written("--devices"),
                 ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
                 " takes its place");
@@ -157,21 +156,21 @@ void round_global_batch(TrainFlags& flags, int devices) {
 
 void count_processes(TrainFlags& flags, const FlagParser& parser) {
   if (!parser.given("--processes")) {
-    require<FlagError>(
-        !parser.given("--processes_per_host"), parser.flag("--processes_per_host").written,
-        " says how the processes of a plan lie; give --dry_run and --processes, too");
+    require_flag(!parser.given("--processes_per_host"), "processes_per_host",
+                 parser.flag("--processes_per_host").written,
+                 " says how the processes of a plan lie; give --dry_run and --processes, too");
     flags.group.processes = flags.group.launcher.size;
     return;
   }
   const std::string written = parser.flag("--processes").written;
   const int wanted = flags.group.processes, started = flags.group.launcher.size;
-  require<FlagError>(flags.inspection.dry_run, written,
-                     " needs --dry_run, which plans one of so many; a run ",
-                     "has the processes that a launcher starts: mpirun -n ", wanted,
-                     ", or belfry run -n ", wanted);
-  require<FlagError>(started == 1 || started == wanted, written, ", but a launcher has started ",
-                     started, " (", flags.group.launcher.evidence,
-                     "); leave the flag out, or plan without the launcher");
+  require_flag(flags.inspection.dry_run, "processes", written,
+               " needs --dry_run, which plans one of so many; a run ",
+               "has the processes that a launcher starts: mpirun -n ", wanted,
+               ", or belfry run -n ", wanted);
+  require_flag(started == 1 || started == wanted, "processes", written,
+               ", but a launcher has started ", started, " (", flags.group.launcher.evidence,
+               "); leave the flag out, or plan without the launcher");
 }
 
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
@@ -179,11 +178,11 @@ void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   const auto devices = static_cast<int>(towers_of(flags.trainer, flags.group.processes));
   const std::string given = parser.flag("--global_batch_size").written;
   if (!parser.given("--global_batch_size")) round_global_batch(flags, devices);
-  require<FlagError>(!parser.given("--batch_size"), given, " is for all devices together, ",
-                     parser.flag("--batch_size").written,
-                     " for each of them; leave one of them out");
-  require<FlagError>(flags.global_batch_size % devices == 0, given, " cannot be divided among ",
-                     devices, " devices alike; use a multiple of ", devices);
+  require_flag(!parser.given("--batch_size"), "global_batch_size", given,
+               " is for all devices together, ", parser.flag("--batch_size").written,
+               " for each of them; leave one of them out");
+  require_flag(flags.global_batch_size % devices == 0, "global_batch_size", given,
+               " cannot be divided among ", devices, " devices alike; use a multiple of ", devices);
   flags.trainer.batch_size = flags.global_batch_size / devices;
   flags.trainer.batches.global = true;
 }

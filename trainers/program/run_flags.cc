@@ -16,6 +16,7 @@
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_rows.h"
 #include "belfry/trainers/options/option_fields.h"
+#include "belfry/trainers/program/flag_conflicts_impl.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/runs/save_rows.h"
 
@@ -265,22 +266,21 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
   const bool has_directory = !flags.directory.empty();
   for (const WrittenFlag& flag : parser.line()) {
     flags.given.push_back(flag.name);
-    require<FlagError>(has_directory || !parser.row(flag.name)->is_about_run_dir(), flag.written,
-                       " is about what a run directory keeps; name one by --run_dir=DIR");
+    require_flag(has_directory || !parser.row(flag.name)->is_about_run_dir(), flag.name,
+                 flag.written, " is about what a run directory keeps; name one by --run_dir=DIR");
   }
-  require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
-                     parser.flag("--trace_steps").written, " and ",
-                     parser.flag("--trace_file").written,
-                     " record steps into different files; leave one of them out");
+  require_flag(!(parser.given("--trace_steps") && parser.given("--trace_file")), "trace_steps",
+               parser.flag("--trace_steps").written, " and ", parser.flag("--trace_file").written,
+               " record steps into different files; leave one of them out");
   const bool resumes = flags.resume != "never" && flags.resume != "auto";
   require<FlagError>(flags.load.empty() || !resumes, parser.flag("--load").written,
                      " starts a run from weights, so it cannot also go on from a checkpoint; leave "
                      "one of them out");
   for (const char* const flag : {"--load_weights", "--load_checkpoint"})
-    require<FlagError>(!flags.load.empty() || !parser.given(flag), parser.flag(flag).written,
-                       " is about what --load takes; name that, too");
-  require<FlagError>(!overwrite || has_directory,
-                     "--overwrite is for what --run_dir replaces; name that, too");
+    require_flag(!flags.load.empty() || !parser.given(flag), parser.flag(flag).name,
+                 parser.flag(flag).written, " is about what --load takes; name that, too");
+  require_flag(!overwrite || has_directory, "overwrite",
+               "--overwrite is for what --run_dir replaces; name that, too");
 }
 
 namespace {

@@ -193,6 +193,27 @@ TEST(Flags, TakeTheLastOfSeveralValues) {
   EXPECT_EQ(parse({"--seed=3", "--seed=5"}).trainer.seed, 5u);
 }
 
+// For launchers, and for the name of the file that has the flag.
+TEST(Flags, ThatContradictOthersAreFieldsOfTheError) {
+  const std::pair<std::vector<const char*>, const char*> all[] = {
+      {{"--trainer=simple", "--devices=cpu:2"}, "trainer"},
+      {{"--trainer=async", "--allreduce=ring"}, "allreduce"},
+      {{"--batch_size=8", "--global_batch_size=16"}, "global_batch_size"},
+      {{"--keep=2"}, "keep"},
+      {{"--overwrite"}, "overwrite"},
+      {{"--load_weights=raw"}, "load_weights"},
+      {{"--moving_average_warmup"}, "moving_average_warmup"},
+      {{"--processes=2"}, "processes"},
+      {{"--dry_run", "--run_dir=r"}, "run_dir"},
+      {{"--check_equivalence=2", "--max_steps=3"}, "max_steps"}};
+  for (const auto& [arguments, option] : all) try {
+      parse(arguments);
+      ADD_FAILURE() << option << " was taken";
+    } catch (const FlagError& error) {
+      EXPECT_EQ(error.fields().option, option) << error.what();
+    }
+}
+
 TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
   EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
   EXPECT_EQ(refusal({"--qqqqqqqqq"}), "unknown flag --qqqqqqqqq; see --help");
