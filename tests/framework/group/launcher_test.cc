@@ -62,6 +62,19 @@ TEST(Launcher, TcpIsWhatTorchrunSets) {
   EXPECT_EQ(tcp.tcp.port, 29500);
 }
 
+TEST(Launcher, SaysHowManyProcessesShareAMachine) {
+  EXPECT_EQ(found(kTorchrun).local_size, 2) << "all, if nothing says otherwise";
+  EXPECT_EQ(found(torchrun_with("LOCAL_WORLD_SIZE", "1")).local_size, 1);
+  const auto of_mpi = [](const char* name, const char* value) {
+    return found({{"OMPI_COMM_WORLD_SIZE", "8"}, {name, value}}).local_size;
+  };
+  EXPECT_EQ(of_mpi("OMPI_COMM_WORLD_LOCAL_SIZE", "4"), 4);
+  EXPECT_EQ(of_mpi("MPI_LOCALNRANKS", "2"), 2);
+  EXPECT_EQ(of_mpi("SLURM_STEP_TASKS_PER_NODE", "3(x2),2"), 3);
+  EXPECT_EQ(of_mpi("LOCAL_WORLD_SIZE", "many"), 8);
+  EXPECT_EQ(of_mpi("LOCAL_WORLD_SIZE", "99"), 8);
+}
+
 // Else each of several processes would train alone.
 TEST(Launcher, AMissingMeetingPlaceIsNamed) {
   for (const std::string name : {"MASTER_ADDR", "MASTER_PORT"}) {

@@ -172,7 +172,8 @@ TEST(Train, NamesWhatTheRecipeLacks) {
   EXPECT_THAT(error([](Recipe& r) { r.optimizer = {}; }), HasSubstr("has no optimizer"));
   EXPECT_THAT(error([](Recipe& r) { r.callbacks = {nullptr}; }),
               HasSubstr("the recipe's callbacks[0] is null, one of 1"));
-  EXPECT_THAT(error([](Recipe& r) { r.batch_size = 0; }), HasSubstr("batch size of 0"));
+  EXPECT_THAT(error([](Recipe& r) { r.batch_size = -1; }), HasSubstr("batch size of -1"));
+  EXPECT_THAT(error([](Recipe& r) { r.global_batch_size = 0; }), HasSubstr("batch size of 0"));
   EXPECT_THAT(error([](Recipe& r) { r.epochs = -3; }), HasSubstr("-3 epochs"));
   EXPECT_THAT(error([](Recipe& r) {
                 r.data = [](bool) -> std::unique_ptr<Dataset> {

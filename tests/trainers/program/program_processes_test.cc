@@ -1,6 +1,7 @@
 // A training program as one of several processes, on stand-in GPUs. Threads stand in for processes.
 #include "belfry/trainers/program/program_processes.h"
 
+#include <cstdlib>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -96,6 +97,21 @@ TEST(ProgramProcesses, DivideTheGpusOfAHost) {
     const TrainFlags flags = of_process(parse({"--devices=gpu:2", "--allreduce=nccl"}), processes);
     EXPECT_EQ(flags.trainer.session.visible_devices, processes->rank() == 0 ? "0,1" : "2,3");
   });
+}
+
+TEST(ProgramProcesses, DivideAllGpusOfAHostIfNoneAreNamed) {
+  const test::StandInGpus gpus(4);
+  const test::UseGpus use(gpus);
+  EXPECT_EQ(parse({}).trainer.devices.size(), 4u);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  const auto own = parse({}).trainer.devices, all = parse({"--devices=gpu:all"}).trainer.devices;
+  const auto named = parse({"--devices=gpu:4"}).trainer.devices;
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  ::unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  EXPECT_EQ(own.size(), 2u);
+  EXPECT_EQ(all, own);
+  EXPECT_EQ(named.size(), 4u) << "and is refused once the processes have met";
 }
 
 TEST(ProgramProcesses, AskForNoGpusOnCpus) {
