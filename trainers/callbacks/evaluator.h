@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,14 +56,19 @@ class Evaluator {
     std::vector<std::byte*> memory;  // of inputs
   };
 
-  // Block by block, for each predictor its loss and metrics.
+  // Block by block, for each predictor the numbers of its loss and metrics.
   using Values = std::vector<double>;
+  // Block b of run r of the plan.
+  struct Block {
+    std::size_t r;
+    std::int64_t b;
+  };
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
   void look_at_input(const Shot& shot, std::int64_t first);
   void take(Shot& shot, std::int64_t first, Values& values);
-  std::optional<Values> take_own(const std::function<bool(std::int64_t)>& on_samples);
   std::vector<Values> of_all(const Values& own) const;
+  void add(std::vector<Block>& blocks, Values& own);
   bool takes(std::size_t process, const EvaluationPlan::Run& run, std::int64_t block) const;
 
   std::span<const TowerRecord> predictors_;
@@ -73,9 +77,9 @@ class Evaluator {
   Gatherer gatherer_;
   Processes* processes_;
   ProcessPlace place_;
-  std::vector<DType> types_;  // of loss and metrics
-  std::vector<Shot> shots_;   // one for each run of the plan
-  std::string input_;         // not_finite_input()
+  MetricTotals totals_;
+  std::vector<Shot> shots_;  // one for each run of the plan
+  std::string input_;        // not_finite_input()
 };
 
 }  // namespace belfry

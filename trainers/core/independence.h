@@ -15,9 +15,9 @@ class BuiltTraining;
 // batch, if they can share it alike. docs/numerics.md says what it takes.
 std::string k_dependence(const BuiltTraining& built);
 
-// The metrics of the tower function that are not known to be means over samples. Towers and blocks
-// of an evaluation have means of theirs, so a ratio or another function of sums has other values on
-// other numbers of devices, also where weights have not.
+// The metrics of the tower function that are known to be neither means nor sums over samples. Each
+// tower and each block of an evaluation has a value of its own for a ratio that is no end of sums,
+// so it depends on the number of devices, also where weights do not.
 std::vector<std::string> metrics_by_devices(const BuiltTraining& built);
 
 // The notes of a checkpoint on how its run came to its bits: devices and their types, shards,

@@ -57,7 +57,7 @@ std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
 // order is that of names.
 std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
   std::vector<const Node*> open{&tower.loss.node()};
-  for (const NamedOutput& metric : tower.metrics) open.push_back(&metric.value.node());
+  for (const TowerMetric& metric : tower.metrics) open.push_back(&metric.value.node());
   std::set<std::size_t> seen;
   std::vector<const Node*> nodes;
   while (!open.empty()) {

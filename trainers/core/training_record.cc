@@ -1,7 +1,6 @@
 #include "belfry/trainers/core/training_record.h"
 
 #include <algorithm>
-#include <limits>
 #include <typeinfo>
 #include <utility>
 
@@ -17,12 +16,10 @@
 namespace belfry {
 
 TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& progress)
-    : built_(built), progress_(progress), watch_(built, progress) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
-  step_metrics_.push_back({"loss", kNone});
-  for (const NamedOutput& metric : built.nodes().towers[0].metrics)
-    step_metrics_.push_back({metric.name, kNone});
-}
+    : built_(built),
+      progress_(progress),
+      step_metrics_(no_values(MetricNumbers(built.nodes().towers[0]))),
+      watch_(built, progress) {}
 
 const NamedValue* TrainingRecord::find_metric(std::string_view name) const {
   for (const auto* values : {&step_metrics_, &other_metrics_})

@@ -17,10 +17,10 @@ class TrainingRecord {
  public:
   TrainingRecord(BuiltTraining& built, const TrainingProgress& progress);
 
-  // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
-  // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
-  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, with the
-  // names there are.
+  // For "loss" and the tower function's metrics, what the samples of the last step give: means over
+  // batches and towers, weighted by their samples where these differ, and the ends of sums; NaN
+  // before the first step. For "validation_loss" and "validation_<metric>", the value of the last
+  // evaluation. Throws NotFoundError, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   // Sets a metric, for callbacks. When those of the step, epoch or evaluation have all been called,
