@@ -21,11 +21,22 @@ CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> 
   return session.prepare(fetches, feeds);
 }
 
+namespace {
+
+std::int64_t samples_of(const Dataset& data, const Evaluator::Options& options) {
+  const std::int64_t all = data.size();
+  return options.batches == 0 || options.batches > all / options.global_batch
+             ? all
+             : options.batches * options.global_batch;
+}
+
+}  // namespace
+
 Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
                      const Options& options)
     : predictors_(predictors),
       data_(data),
-      batches_(data.size(), options.global_batch, options.shards, options.towers),
+      batches_(samples_of(data, options), options.global_batch, options.shards, options.towers),
       gatherer_(data, options.data_workers, "the test data", options.global_batch),
       processes_(options.processes),
       place_(processes_ ? processes_->place() : ProcessPlace()),

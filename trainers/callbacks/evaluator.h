@@ -28,6 +28,7 @@ class Evaluator {
     std::int64_t towers;             // of all processes
     Processes* processes = nullptr;  // processes that share the work; null: there is one
     int data_workers = 1;            // threads that gather a batch
+    std::int64_t batches = 0;        // at most so many global batches of samples; 0: all samples
   };
 
   // Compiles the predictors for the blocks of an EvaluationPlan. Borrows all.
@@ -35,13 +36,16 @@ class Evaluator {
             const Options& options);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
-  // exactly once. Blocks count by their numbers of samples. All processes call it, take parts of
-  // the samples, and return the same. P processes of K predictors give the bits of one process of P
-  // * K. For numbers of predictors and shards that are powers of two, the bits do not depend on the
-  // number of predictors. Again and again it calls `on_samples`, if there is one, with how many
-  // samples all processes have taken. If that returns false, the evaluation ends and there are no
-  // values; of several processes, all must return the same.
+  // exactly once, and the ends of sums over all samples. Blocks count by their numbers of samples.
+  // All processes call it, take parts of the samples, and return the same. P processes of K
+  // predictors give the bits of one process of P * K. For numbers of predictors and shards that are
+  // powers of two, the bits do not depend on the number of predictors. Again and again it calls
+  // `on_samples`, if there is one, with how many samples all processes have taken. If that returns
+  // false, the evaluation ends and there are no values; of several processes, all must return the
+  // same.
   std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
+  // That a run takes.
+  std::int64_t samples() const { return batches_.samples(); }
   // not_finite_input() of the first samples of this process in the last run whose loss was not
   // finite; "" if there are none.
   const std::string& not_finite_input() const { return input_; }

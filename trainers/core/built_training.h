@@ -37,6 +37,8 @@ class BuiltTraining {
   Processes* processes() const { return options_.session.processes.get(); }
   const Dataset& train_data() const { return train_; }
   const Dataset* test_data() const { return test_; }
+  // Whether there are data to evaluate: test data, or other validation sets.
+  bool evaluates() const { return test_ || !options_.validation.empty(); }
   const BatchPlan& batches() const { return batches_; }
   // Of all towers of all processes, those of this one.
   TowerSpan own_towers() const;

@@ -23,5 +23,8 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind);
 // Throws InvalidArgument for fields that cannot be fed; and for test data (null: none) that have
 // other fields than the training data or, unless data may not be read, no samples.
 void check_data(const Dataset& train, const Dataset* test, bool dry_run);
+// The same for the other validation sets. Throws InvalidArgument for names that are no words, or
+// not different.
+void check_validation(const Dataset& train, std::span<const ValidationSet> sets, bool dry_run);
 
 }  // namespace belfry

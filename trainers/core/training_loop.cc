@@ -239,6 +239,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (progress_.steps_of_run() > 0 && !with_trace)
       record_.add_time(seconds_now() - start, samples);
+    record_.begin_time();
     progress_.end_step();
     if (std::exchange(comparison_due_, false)) {
       request_.comparison = false;

@@ -62,8 +62,13 @@ void TrainingRecord::resume_metrics(const std::vector<NamedValue>& values) {
 
 std::vector<std::string> TrainingRecord::expected_metrics() const {
   std::vector<std::string> names;
-  for (const NamedValue& metric : step_metrics_)
-    names.push_back(built_.test_data() ? cat("validation_", metric.name) : metric.name);
+  const auto add = [&](const std::string& prefix) {
+    for (const NamedValue& metric : step_metrics_) names.push_back(prefix + metric.name);
+  };
+  if (built_.test_data()) add("validation_");
+  for (const ValidationSet& set : built_.options().validation)
+    add(cat("validation_", set.name, "_"));
+  if (!built_.evaluates()) add("");
   for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
     naming_part(cat("the callback ", class_name(typeid(*callback)), "::metrics"), [&] {
       for (std::string& name : callback->metrics()) names.push_back(std::move(name));
@@ -86,7 +91,7 @@ double TrainingRecord::flops_per_second() const {
 }
 
 void TrainingRecord::add_time(double seconds, std::int64_t samples) {
-  timed_seconds_ += seconds;
+  timed_seconds_ += seconds - left_out_seconds_;
   ++timed_steps_;
   timed_samples_ += samples;
 }
