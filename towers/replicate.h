@@ -31,7 +31,8 @@ struct TowerRecord {
   DeviceSpec device;
   std::vector<Output> inputs;  // placeholders, in order of creation
   Output loss;                 // empty if none was named
-  std::vector<NamedOutput> metrics, outputs;
+  std::vector<TowerMetric> metrics;
+  std::vector<NamedOutput> outputs;
   std::vector<Variable> variables;    // made or used, corresponding from tower to tower
   std::vector<Variable> trainables;   // the trained ones among them
   std::vector<BatchMoments> moments;  // of its batch norms, in order of creation

@@ -119,7 +119,37 @@ void Tower::loss(Output value, At at) {
 
 void Tower::metric(std::string_view name, Output value, At at) {
   require_scalar(cat("metric '", name, "'"), value, at.site);
-  add_named(metrics_, "metric", name, in_32_bits(value, at.site), at.site);
+  add_metric({std::string(name), in_32_bits(value, at.site), {}}, at.site);
+}
+
+void Tower::metric(std::string_view name, MetricSums sums, At at) {
+  const auto metric = [&] { return cat("metric '", name, "' (", at.site, ")"); };
+  require(static_cast<bool>(sums.sums), metric(), " has no sums");
+  require(is_floating(sums.sums.dtype()) && sums.sums.shape().is_fully_known(), metric(), ", ",
+          sums.sums.node().describe(),
+          ", must be floating-point sums over the samples, of a shape ", "that is known, not ",
+          sums.sums.type(), "; use reduce_sum(x, {0})");
+  require(!sums.ends.empty(), metric(), " does not say how its sums end");
+  for (const MetricEnd& end : sums.ends)
+    require(static_cast<bool>(end.of), metric(), ": the end '", end.name, "' has no function");
+  const Output wide =
+      sums.sums.dtype() == DType::kF64 ? sums.sums : cast(sums.sums, DType::kF64, At(at.site));
+  add_metric({std::string(name), wide, std::move(sums.ends)}, at.site);
+}
+
+// Names of values differ, too: other parts of the program know values alone.
+void Tower::add_metric(TowerMetric metric, SourceLine site) {
+  require(!metric.name.empty(), "metric (", site, "): needs a name");
+  std::vector<std::string> names = metric.value_names();
+  for (const TowerMetric& other : metrics_)
+    for (const std::string& name : other.value_names())
+      require(std::ranges::find(names, name) == names.end(), "metric '", name, "' (", site,
+              "): the tower has one of this name, ", other.value.node().describe());
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  require(twice == names.end(), "metric '", metric.name, "' (", site, "): two of its values are ",
+          "called '", twice == names.end() ? std::string() : *twice, "'");
+  metrics_.push_back(std::move(metric));
 }
 
 void Tower::output(std::string_view name, Output value, At at) {

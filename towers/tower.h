@@ -9,6 +9,7 @@
 
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/towers/layer_links.h"
+#include "belfry/towers/metric.h"
 
 namespace belfry {
 
@@ -66,13 +67,18 @@ class Tower : public TowerNodes {
   // Names the scalar that training minimises, once; it is of a floating-point type. Losses and
   // metrics of 16 bits become f32.
   void loss(Output value, At at = {});
-  // A scalar to report, e.g. accuracy; the mean over towers is shown. Names differ within a tower.
+  // A scalar to report, e.g. accuracy: a mean over the samples of the tower. What is shown is the
+  // mean over all samples. Names differ within a tower.
   void metric(std::string_view name, Output value, At at = {});
+  // What is shown are the ends of the sums over all samples, e.g. of metrics::f1() (metrics.h).
+  // Throws InvalidArgument for sums of an unknown shape, or of no floating-point type, and without
+  // ends.
+  void metric(std::string_view name, MetricSums sums, At at = {});
   // A tensor that predictors can request by name.
   void output(std::string_view name, Output value, At at = {});
 
   Output loss() const { return loss_; }  // empty if none was named
-  const std::vector<NamedOutput>& metrics() const { return metrics_; }
+  const std::vector<TowerMetric>& metrics() const { return metrics_; }
   const std::vector<NamedOutput>& outputs() const { return outputs_; }
 
   // For layers and for replicate().
@@ -85,12 +91,15 @@ class Tower : public TowerNodes {
   struct Scopes;
   class CopiesOfMain;
 
+  void add_metric(TowerMetric metric, SourceLine site);
+
   TowerOptions options_;
   mutable bool asked_for_place_ = false;
   std::string variable_prefix_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to return to
   Output loss_;
-  std::vector<NamedOutput> metrics_, outputs_;
+  std::vector<TowerMetric> metrics_;
+  std::vector<NamedOutput> outputs_;
   LayerLinks links_;
   std::unique_ptr<CopiesOfMain> copies_;
   std::unique_ptr<Scopes> scopes_;

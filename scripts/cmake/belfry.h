@@ -18,6 +18,7 @@
 // Towers: one model on several devices, and where its variables live.
 #include "belfry/towers/layers.h"
 #include "belfry/towers/least_loaded_device_setter.h"
+#include "belfry/towers/metrics.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/towers/variable_getters.h"
 

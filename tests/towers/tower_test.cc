@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
@@ -48,6 +49,27 @@ TEST(Tower, RefusesLossesAndMetricsThatAreNoScalars) {
   EXPECT_THAT(message_of([&] { tower.loss(one); }), HasSubstr("the tower has one"));
   tower.output("y", one);
   EXPECT_THAT(message_of([&] { tower.output("y", one); }), HasSubstr("output 'y'"));
+}
+
+TEST(Tower, RefusesMetricsWithoutSumsOrEnds) {
+  Graph graph;
+  Tower tower(graph);
+  const auto first = [](std::span<const double> sums) { return sums[0]; };
+  const Output sums = iota(graph, {2});
+  const auto refusal = [&](const MetricSums& metric) {
+    return message_of([&] { tower.metric("m", metric); });
+  };
+  EXPECT_THAT(refusal({.sums = {}, .ends = {{"", first}}}), HasSubstr("metric 'm'"));
+  EXPECT_THAT(refusal({.sums = sums, .ends = {}}), HasSubstr("does not say how its sums end"));
+  EXPECT_THAT(refusal({.sums = sums, .ends = {{"x", nullptr}}}), HasSubstr("the end 'x'"));
+  EXPECT_THAT(refusal({.sums = sums, .ends = {{"x", first}, {"x", first}}}), HasSubstr("'m_x'"));
+  const Output rows = placeholder(graph, "rows", DType::kF32, {kUnknownSize});
+  EXPECT_THAT(refusal({.sums = rows, .ends = {{"", first}}}), HasSubstr("use reduce_sum"));
+  tower.metric("m_x", constant(graph, 1.0));
+  EXPECT_THAT(refusal({.sums = sums, .ends = {{"x", first}}}), HasSubstr("one of this name"));
+  tower.metric("m", {.sums = sums, .ends = {{"", first}, {"y", first}}});
+  EXPECT_EQ(tower.metrics().back().value_names(), (std::vector<std::string>{"m", "m_y"}));
+  EXPECT_EQ(tower.metrics().back().value.dtype(), DType::kF64);
 }
 
 TEST(Tower, FindsItsVariablesByScope) {

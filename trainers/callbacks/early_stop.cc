@@ -21,7 +21,7 @@ constexpr std::string_view kValidation = "validation_";
 // The metrics of the model, of the evaluation and of callbacks.
 std::vector<std::string> known_metrics(const Trainer& trainer) {
   std::vector<std::string> names;
-  if (trainer.built().test_data())
+  if (trainer.built().evaluates())
     for (const NamedValue& metric : trainer.record().step_metrics()) names.push_back(metric.name);
   for (std::string& name : trainer.record().expected_metrics()) names.push_back(std::move(name));
   return names;
@@ -70,7 +70,7 @@ void EarlyStop::check(Trainer& trainer) const {
   const std::vector<std::string> known = known_metrics(trainer);
   const bool exists = std::ranges::find(known, options_.metric) != known.end();
   if (!exists && !trainer.record().has_metric(options_.metric)) {
-    const bool lacks_data = of_evaluation() && !trainer.built().test_data();
+    const bool lacks_data = of_evaluation() && !trainer.built().evaluates();
     refuse_option<OptionMistake>(
         "early_stop", "=", options_, ": there is no metric '", options_.metric, "'",
         lacks_data ? ", as there are no data to evaluate" : did_you_mean(options_.metric, known),

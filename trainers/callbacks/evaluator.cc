@@ -21,16 +21,26 @@ CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> 
   return session.prepare(fetches, feeds);
 }
 
+namespace {
+
+std::int64_t samples_of(const Dataset& data, const Evaluator::Options& options) {
+  const std::int64_t all = data.size();
+  return options.batches == 0 || options.batches > all / options.global_batch
+             ? all
+             : options.batches * options.global_batch;
+}
+
+}  // namespace
+
 Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
                      const Options& options)
     : predictors_(predictors),
       data_(data),
-      batches_(data.size(), options.global_batch, options.shards, options.towers),
+      batches_(samples_of(data, options), options.global_batch, options.shards, options.towers),
       gatherer_(data, options.data_workers, "the test data", options.global_batch),
       processes_(options.processes),
       place_(processes_ ? processes_->place() : ProcessPlace()),
-      types_{predictors[0].loss.dtype()} {
-  for (const NamedOutput& metric : predictors[0].metrics) types_.push_back(metric.value.dtype());
+      totals_(MetricNumbers(predictors[0])) {
   for (const EvaluationPlan::Run& run : batches_.runs())
     shots_.push_back(run.is_divided
                          ? prepare(session, predictors.size(), run.samples / options.towers)
@@ -58,10 +68,13 @@ void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
                      batches_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
                      std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
-  for (std::size_t i = 0; i < shot.predictors * types_.size(); ++i) {
-    values.push_back(scalar_value(shot.step->fetched(i)));
-    if (i % types_.size() == 0 && !std::isfinite(values.back())) look_at_input(shot, first);
-  }
+  std::size_t fetch = 0;
+  for (std::size_t p = 0; p < shot.predictors; ++p)
+    for (const MetricNumbers::Part& part : totals_.numbers().parts()) {
+      const Tensor& fetched = shot.step->fetched(fetch++);
+      for (std::size_t i = 0; i < part.count; ++i) values.push_back(number_in(fetched, i));
+      if (part.first == 0 && !std::isfinite(values.back())) look_at_input(shot, first);
+    }
 }
 
 void Evaluator::look_at_input(const Shot& shot, std::int64_t first) {
@@ -78,24 +91,6 @@ bool Evaluator::takes(std::size_t process, const EvaluationPlan::Run& run,
   return run.is_divided || block % place_.size == static_cast<std::int64_t>(process);
 }
 
-// Takes this process's part of each divided block, and some of the other blocks. None if
-// `on_samples` ends it.
-std::optional<Evaluator::Values> Evaluator::take_own(
-    const std::function<bool(std::int64_t)>& on_samples) {
-  Values values;
-  for (std::size_t r = 0; r < shots_.size(); ++r) {
-    const EvaluationPlan::Run& run = batches_.runs()[r];
-    const std::int64_t before = run.is_divided ? run.samples / place_.size * place_.rank : 0;
-    for (std::int64_t b = 0; b < run.blocks; ++b) {
-      const std::int64_t begin = run.first + b * run.samples;
-      if (takes(static_cast<std::size_t>(place_.rank), run, b))
-        take(shots_[r], begin + before, values);
-      if (on_samples && !on_samples(begin + run.samples)) return {};
-    }
-  }
-  return values;
-}
-
 // The values of all processes, by rank.
 std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
   if (place_.size == 1) return {own};
@@ -108,33 +103,57 @@ std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
   return all;
 }
 
-std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& on_samples) {
-  input_.clear();
-  const std::optional<Values> own = take_own(on_samples);
-  if (!own) return {};
-  std::vector<NamedValue> means{{"loss"}};
-  for (const NamedOutput& metric : predictors_[0].metrics) means.push_back({metric.name});
-  const std::vector<Values> all = of_all(*own);
+// Adds these blocks to the totals, where `own` are the values of this process. Empties both.
+void Evaluator::add(std::vector<Block>& blocks, Values& own) {
+  if (blocks.empty()) return;
+  const std::vector<Values> all = of_all(own);
+  const std::size_t count = totals_.numbers().count();
   std::vector<std::size_t> taken(all.size());  // of each process's values
+  for (const auto& [r, b] : blocks) {
+    const EvaluationPlan::Run& run = batches_.runs()[r];
+    Values block;  // values of all predictors, in their order
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      if (!takes(p, run, b)) continue;
+      const auto from = all[p].begin() + static_cast<std::ptrdiff_t>(taken[p]);
+      const std::size_t some = shots_[r].predictors * count;
+      block.insert(block.end(), from, from + static_cast<std::ptrdiff_t>(some));
+      taken[p] += some;
+    }
+    totals_.add(static_cast<double>(run.samples), [&](std::span<double> numbers) {
+      for (const MetricNumbers::Part& part : totals_.numbers().parts())
+        for (std::size_t i = part.first; i < part.first + part.count; ++i)
+          numbers[i] = part.combine(block.size() / count,
+                                    [&](std::size_t t) { return block[t * count + i]; });
+    });
+  }
+  blocks.clear();
+  own.clear();
+}
+
+// Processes exchange the values of several blocks at once.
+std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& on_samples) {
+  constexpr std::size_t kMostNumbers = std::size_t{1} << 17;
+  input_.clear();
+  totals_.clear();
+  std::vector<Block> blocks;
+  Values own;
+  const std::size_t numbers = predictors_.size() * totals_.numbers().count();
   for (std::size_t r = 0; r < shots_.size(); ++r) {
     const EvaluationPlan::Run& run = batches_.runs()[r];
+    const std::int64_t before = run.is_divided ? run.samples / place_.size * place_.rank : 0;
     for (std::int64_t b = 0; b < run.blocks; ++b) {
-      Values block;  // values of all predictors, in their order
-      for (std::size_t p = 0; p < all.size(); ++p) {
-        if (!takes(p, run, b)) continue;
-        const std::size_t count = shots_[r].predictors * means.size();
-        const auto from = all[p].begin() + static_cast<std::ptrdiff_t>(taken[p]);
-        block.insert(block.end(), from, from + static_cast<std::ptrdiff_t>(count));
-        taken[p] += count;
-      }
-      for (std::size_t m = 0; m < means.size(); ++m)
-        means[m].value += static_cast<double>(run.samples) *
-                          tower_mean(block.size() / means.size(), types_[m],
-                                     [&](std::size_t t) { return block[t * means.size() + m]; });
+      const std::int64_t begin = run.first + b * run.samples;
+      if (takes(static_cast<std::size_t>(place_.rank), run, b))
+        take(shots_[r], begin + before, own);
+      if (on_samples && !on_samples(begin + run.samples)) return {};
+      blocks.push_back({r, b});
+      if (place_.size == 1 || blocks.size() * numbers >= kMostNumbers) add(blocks, own);
     }
   }
-  for (NamedValue& mean : means) mean.value /= static_cast<double>(batches_.samples());
-  return means;
+  add(blocks, own);
+  std::vector<NamedValue> values = no_values(totals_.numbers());
+  totals_.finish(values);
+  return values;
 }
 
 }  // namespace belfry

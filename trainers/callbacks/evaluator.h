@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,6 +28,7 @@ class Evaluator {
     std::int64_t towers;             // of all processes
     Processes* processes = nullptr;  // processes that share the work; null: there is one
     int data_workers = 1;            // threads that gather a batch
+    std::int64_t batches = 0;        // at most so many global batches of samples; 0: all samples
   };
 
   // Compiles the predictors for the blocks of an EvaluationPlan. Borrows all.
@@ -36,13 +36,16 @@ class Evaluator {
             const Options& options);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
-  // exactly once. Blocks count by their numbers of samples. All processes call it, take parts of
-  // the samples, and return the same. P processes of K predictors give the bits of one process of P
-  // * K. For numbers of predictors and shards that are powers of two, the bits do not depend on the
-  // number of predictors. If there is an `on_samples`, it is called repeatedly with the number of
-  // samples that all processes have taken so far. If that returns false, the evaluation ends and
-  // there are no values; of several processes, all must return the same.
+  // exactly once, and the ends of sums over all samples. Blocks count by their numbers of samples.
+  // All processes call it, take parts of the samples, and return the same. P processes of K
+  // predictors give the bits of one process of P * K. For numbers of predictors and shards that are
+  // powers of two, the bits do not depend on the number of predictors. If there is an `on_samples`,
+  // it is called repeatedly with the number of samples that all processes have taken so far. If
+  // that returns false, the evaluation ends and there are no values; of several processes, all must
+  // return the same.
   std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
+  // That a run takes.
+  std::int64_t samples() const { return batches_.samples(); }
   // not_finite_input() of the first samples of this process in the last run whose loss was not
   // finite; "" if there are none.
   const std::string& not_finite_input() const { return input_; }
@@ -57,14 +60,19 @@ class Evaluator {
     std::vector<std::byte*> memory;  // of inputs
   };
 
-  // Block by block, for each predictor its loss and metrics.
+  // Block by block, for each predictor the numbers of its loss and metrics.
   using Values = std::vector<double>;
+  // Block b of run r of the plan.
+  struct Block {
+    std::size_t r;
+    std::int64_t b;
+  };
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
   void look_at_input(const Shot& shot, std::int64_t first);
   void take(Shot& shot, std::int64_t first, Values& values);
-  std::optional<Values> take_own(const std::function<bool(std::int64_t)>& on_samples);
   std::vector<Values> of_all(const Values& own) const;
+  void add(std::vector<Block>& blocks, Values& own);
   bool takes(std::size_t process, const EvaluationPlan::Run& run, std::int64_t block) const;
 
   std::span<const TowerRecord> predictors_;
@@ -73,9 +81,9 @@ class Evaluator {
   Gatherer gatherer_;
   Processes* processes_;
   ProcessPlace place_;
-  std::vector<DType> types_;  // of loss and metrics
-  std::vector<Shot> shots_;   // one for each run of the plan
-  std::string input_;         // not_finite_input()
+  MetricTotals totals_;
+  std::vector<Shot> shots_;  // one for each run of the plan
+  std::string input_;        // not_finite_input()
 };
 
 }  // namespace belfry

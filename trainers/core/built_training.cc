@@ -44,6 +44,7 @@ BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, co
       graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
+  check_validation(train, options_.validation, options_.session.dry_run);
   std::ranges::stable_sort(options_.callbacks, {}, [](const auto& c) { return c->phase(); });
   options_.session.device_count = device_count(options_.devices);
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
@@ -56,7 +57,7 @@ BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, co
                                          .fields = fields,
                                          .forms = batches_.forms(),
                                          .choose = choose,
-                                         .predictors = test ? options_.devices.size() : 1});
+                                         .predictors = evaluates() ? options_.devices.size() : 1});
   choose_shards();
   session_ = std::make_unique<Session>(graph_, options_.session);
   compile();

@@ -38,6 +38,8 @@ class BuiltTraining {
   Processes* processes() const { return options_.session.processes.get(); }
   const Dataset& train_data() const { return train_; }
   const Dataset* test_data() const { return test_; }
+  // Whether there are data to evaluate: test data, or other validation sets.
+  bool evaluates() const { return test_ || !options_.validation.empty(); }
   const BatchPlan& batches() const { return batches_; }
   // The towers of this process, among those of all processes.
   TowerSpan own_towers() const;

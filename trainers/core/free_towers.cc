@@ -17,8 +17,9 @@ constexpr std::int64_t kOpenRounds = 2;
 }  // namespace
 
 FreeTowers::FreeTowers(Options options)
-    : options_(options), towers_(std::ssize(options.towers)), sums_(kOpenRounds) {
-  for (std::vector<double>& sums : sums_) sums.resize(options_.towers[0].metrics());
+    : options_(options),
+      towers_(std::ssize(options.towers)),
+      totals_(kOpenRounds, MetricTotals(options.towers[0].numbers())) {
   try {
     for (std::size_t t = 0; t < options_.towers.size(); ++t)
       threads_.push_back(
@@ -49,10 +50,9 @@ void FreeTowers::next(double rate, std::int64_t left, std::span<NamedValue> metr
   changed_.notify_all();
   changed_.wait(lock, [&] { return error_ || ended_ >= towers_ * (rounds_ + 1); });
   if (error_) std::rethrow_exception(error_);
-  std::vector<double>& sums = sums_[static_cast<std::size_t>(rounds_ % kOpenRounds)];
-  for (std::size_t m = 0; m < metrics.size(); ++m)
-    metrics[m].value = sums[m] / static_cast<double>(towers_);
-  std::ranges::fill(sums, 0);
+  MetricTotals& totals = totals_[static_cast<std::size_t>(rounds_ % kOpenRounds)];
+  totals.finish(metrics);
+  totals.clear();
   ++rounds_;
 }
 
@@ -82,14 +82,14 @@ bool FreeTowers::begin(double& rate) {
 
 void FreeTowers::end(const TrainingStep& step, Trace* trace) {
   const std::lock_guard lock(mutex_);
-  std::vector<double>& sums = sums_[static_cast<std::size_t>(ended_ / towers_ % kOpenRounds)];
-  for (std::size_t m = 0; m < sums.size(); ++m) sums[m] += step.metric(m);
+  totals_[static_cast<std::size_t>(ended_ / towers_ % kOpenRounds)].add(
+      1, [&](std::span<double> numbers) { step.numbers_of_run(numbers); });
   if (trace) trace_ = std::move(*trace);
   if (++ended_ % towers_ == 0) changed_.notify_all();
 }
 
 void FreeTowers::look_at_input(std::int64_t tower, const TrainingStep& step, const Batch& batch) {
-  if (std::isfinite(step.metric(0)) || !not_finite_input().empty()) return;
+  if (std::isfinite(step.loss()) || !not_finite_input().empty()) return;
   const std::string found =
       belfry::not_finite_input(options_.data, options_.plan, TowerSpan(tower), batch);
   const std::lock_guard lock(mutex_);

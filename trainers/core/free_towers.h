@@ -38,11 +38,11 @@ class FreeTowers {
   FreeTowers(const FreeTowers&) = delete;
   FreeTowers& operator=(const FreeTowers&) = delete;
 
-  // Waits for the end of the next round, and sets `metrics` to the means over its tower steps, the
-  // loss first. Towers may be up to one round ahead. `left` is how many rounds, this one included,
-  // may begin before the next call; with 1 all towers are idle afterwards. `rate` applies to tower
-  // steps that begin from now on. Throws the first error of a tower; the others stop before their
-  // next step.
+  // Waits for the end of the next round, and sets `metrics` to what the samples of its tower steps
+  // give, the loss first. Towers may be up to one round ahead. `left` is how many rounds, this one
+  // included, may begin before the next call; with 1 all towers are idle afterwards. `rate` applies
+  // to tower steps that begin from now on. Throws the first error of a tower; the others stop
+  // before their next step.
   void next(double rate, std::int64_t left, std::span<NamedValue> metrics);
   // The trace of tower 0's traced step, once, when that has ended; else none.
   std::optional<Trace> take_trace();
@@ -67,7 +67,7 @@ class FreeTowers {
   std::int64_t limit_ = 0;              // of begun_
   std::int64_t rounds_ = 0;             // given out
   double rate_ = 0;
-  std::vector<std::vector<double>> sums_;  // [round % kOpenRounds][metric]
+  std::vector<MetricTotals> totals_;  // [round % kOpenRounds]
   std::optional<Trace> trace_;
   std::string input_;  // not_finite_input()
   std::exception_ptr error_;

@@ -16,6 +16,8 @@
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/class_counts.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/neg.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
@@ -118,6 +120,22 @@ bool is_mean(const Output& loss, const std::set<const Node*>& by_towers = {}) {
   return others == 0 && (adds || means == 1);
 }
 
+// Whether numbers are known to be sums over the samples of a batch: added over towers, they are
+// those over all samples.
+bool is_sum_of_samples(const Output& sums, const std::set<const Node*>& by_towers) {
+  const Node& node = sums.node();
+  const Op* const op = &node.op();
+  if (op == &kReduceSum || op == &kClassCounts || op == &kScoreCounts)
+    return std::ranges::none_of(node.inputs(), [&](const Output& input) {
+      return is_made_of(input, [&](const Node& from) { return by_towers.contains(&from); });
+    });
+  const bool is_linear = op == &kCast || op == &kNeg || op == &kIdentity || op == &kReshape ||
+                         op == &kConcat || op == &kAdd || op == &kSub || op == &kAddN;
+  return is_linear && std::ranges::all_of(node.inputs(), [&](const Output& input) {
+           return is_sum_of_samples(input, by_towers);
+         });
+}
+
 // k_dependence() for a number of shards that does not follow K, and gradients that are added
 // canonically for every K.
 std::string of_towers(const BuiltTraining& built) {
@@ -188,8 +206,10 @@ std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
   for (const std::shared_ptr<const Plan>& plan : built.plans())
     by_towers.insert(plan->tower_dependent.begin(), plan->tower_dependent.end());
   std::vector<std::string> names;
-  for (const NamedOutput& metric : built.nodes().towers[0].metrics)
-    if (!is_mean(metric.value, by_towers)) names.push_back(metric.name);
+  for (const TowerMetric& metric : built.nodes().towers[0].metrics)
+    if (!(metric.is_mean() ? is_mean(metric.value, by_towers)
+                           : is_sum_of_samples(metric.value, by_towers)))
+      for (std::string& name : metric.value_names()) names.push_back(std::move(name));
   return names;
 }
 

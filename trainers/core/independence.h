@@ -15,9 +15,9 @@ class BuiltTraining;
 // batch, as far as they divide it equally. docs/numerics.md lists the conditions.
 std::string k_dependence(const BuiltTraining& built);
 
-// The metrics of the tower function that are not known to be means over samples. Each tower, and
-// each block of an evaluation, computes its own value, and these are averaged. So a ratio, or
-// another function of sums, depends on the number of devices even if the weights do not.
+// The metrics of the tower function that are not known to be means or sums over samples. Each
+// tower, and each block of an evaluation, computes its own value, and these are averaged. So a
+// ratio that is not the end of sums depends on the number of devices even if the weights do not.
 std::vector<std::string> metrics_by_devices(const BuiltTraining& built);
 
 // What a checkpoint records about the bits of its run: devices and their types, shards, libraries,

@@ -57,7 +57,7 @@ std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
 // the order is that of names.
 std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
   std::vector<const Node*> open{&tower.loss.node()};
-  for (const NamedOutput& metric : tower.metrics) open.push_back(&metric.value.node());
+  for (const TowerMetric& metric : tower.metrics) open.push_back(&metric.value.node());
   std::set<std::size_t> seen;
   std::vector<const Node*> nodes;
   while (!open.empty()) {
@@ -299,13 +299,13 @@ std::string text_of_sums(const AggregationOptions& options) {
              options.gradient_repacking, ", small_tensors_kb ", options.small_tensors_kb);
 }
 
-// Each process tests some of the test data.
-void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
+// Each process tests some of the test data. `what`: "test".
+void add_test_data(const std::string& what, const Dataset* data, std::vector<AgreedItem>& items) {
   JsonValue found = JsonValue::object();
   if (data) add_data(*data, found);
-  items.push_back({"the number of test samples", member_text(found, "samples")});
+  items.push_back({cat("the number of ", what, " samples"), member_text(found, "samples")});
   for (const char* const key : {"files", "checksum"})
-    items.push_back({"the test data", member_text(found, key)});
+    items.push_back({cat("the ", what, " data"), member_text(found, key)});
 }
 
 JsonValue trained_variables(const Graph& graph) {
@@ -399,7 +399,9 @@ std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgres
   for (const FingerprintMember& member : members_of(fingerprint))
     if (member.key != kModel && member.key != kTrained)  // below they are more precise
       items.push_back({member.words, member_text(fingerprint, member.key)});
-  add_test_data(built.test_data(), items);
+  add_test_data("test", built.test_data(), items);
+  for (const ValidationSet& set : options.validation)
+    add_test_data(cat("validation (", set.name, ")"), set.data, items);
   add_variables(built, items);
   add_model(built.nodes().towers[0], items);
   add_messages(built, items);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
@@ -103,17 +104,43 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   check_factor(options);
 }
 
-void check_data(const Dataset& train, const Dataset* test, bool dry_run) {
-  const std::vector<Dataset::Field> fields = train.signature();
-  check_fields(fields, "training data");
-  if (!test) return;
-  const std::vector<Dataset::Field> tested = test->signature();
-  require(tested == fields, "the test data have the fields ", fields_text(tested),
+namespace {
+
+// `what`: "test data".
+void check_tested(const Dataset& train, const Dataset& test, const std::string& what,
+                  bool dry_run) {
+  const std::vector<Dataset::Field> fields = train.signature(), tested = test.signature();
+  require(tested == fields, "the ", what, " have the fields ", fields_text(tested),
           ", the training data have ", fields_text(fields),
           "; one model takes both, so they need the same fields in the same order");
   if (dry_run) return;
-  require(checked_size(*test, "test data") > 0, "the test data (", test->describe(),
+  require(checked_size(test, what.c_str()) > 0, "the ", what, " (", test.describe(),
           ") have no samples; give none at all (null) to train without");
+}
+
+bool is_word(const std::string& name) {
+  const auto is_of_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && std::ranges::all_of(name, is_of_word);
+}
+
+}  // namespace
+
+void check_data(const Dataset& train, const Dataset* test, bool dry_run) {
+  check_fields(train.signature(), "training data");
+  if (test) check_tested(train, *test, "test data", dry_run);
+}
+
+void check_validation(const Dataset& train, std::span<const ValidationSet> sets, bool dry_run) {
+  std::set<std::string> names;
+  for (const ValidationSet& set : sets) {
+    require(is_word(set.name), "a validation set is called '", shown(set.name),
+            "'; names have letters, digits and _, as they are parts of names of metrics");
+    require(names.insert(set.name).second, "two validation sets are called '", set.name, "'");
+    require(set.data != nullptr, "the validation set '", set.name, "' has no data");
+    check_tested(train, *set.data, cat("data of the validation set '", set.name, "'"), dry_run);
+  }
 }
 
 }  // namespace belfry

@@ -24,5 +24,8 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind);
 // other fields than the training data. Unless it is a dry run, which reads no data, it also throws
 // for test data without samples.
 void check_data(const Dataset& train, const Dataset* test, bool dry_run);
+// The same for the other validation sets. Throws InvalidArgument for names that are no words, or
+// not different.
+void check_validation(const Dataset& train, std::span<const ValidationSet> sets, bool dry_run);
 
 }  // namespace belfry

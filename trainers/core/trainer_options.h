@@ -20,6 +20,7 @@
 namespace belfry {
 
 class Callback;
+class Dataset;
 
 // Steps `first` to `last`, both of them, counted from 1.
 struct StepRange {
@@ -49,6 +50,12 @@ struct AggregationOptions {
 struct LossScaleOptions {
   double initial = 32768;
   std::int64_t growth_steps = 1000;
+};
+
+// A validation set beside the test data.
+struct ValidationSet {
+  std::string name;               // its metrics are "validation_<name>_loss" and so on
+  const Dataset* data = nullptr;  // borrowed
 };
 
 // What happens when the loss is NaN or infinite.
@@ -97,6 +104,8 @@ struct TrainerOptions {
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
   // Prints a line for people; empty: nothing is printed. In programs only the first process prints.
   std::function<void(std::string_view)> say = {};
+  // Evaluated as the test data are, and after them (callbacks/evaluation.h).
+  std::vector<ValidationSet> validation = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // none null; called by phase
   // Options of the trainer's session, which has `devices`, whatever device_count says. A dry run
   // plans for devices that need not exist: it reads no data, and train() throws.

@@ -23,6 +23,14 @@
 
 namespace belfry {
 
+TrainingLoop::TrainingLoop(Trainer& trainer, BuiltTraining& built, TrainingProgress& progress,
+                           TrainingRecord& record)
+    : trainer_(trainer),
+      built_(built),
+      progress_(progress),
+      record_(record),
+      totals_(MetricNumbers(built.nodes().towers[0])) {}
+
 template <class F>
 void TrainingLoop::call(const char* hook, std::int64_t step, const F& f) {
   const TrainingActivity::Place before = activity_.place();  // a callback that calls others, say
@@ -231,6 +239,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (progress_.steps_of_run() > 0 && !with_trace)
       record_.add_time(seconds_now() - start, samples);
+    record_.begin_time();
     progress_.end_step();
     if (std::exchange(comparison_due_, false)) {
       request_.comparison = false;
@@ -298,7 +307,7 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
 
 void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
   const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
-  const std::span<NamedValue> values = record_.values_of_step();
+  totals_.clear();
   for (std::int64_t b = 0; b < count; ++b) {
     activity_.enter({.what = TrainingActivity::What::kInput, .step = number});
     Batch& batch = source.input->next();
@@ -307,17 +316,14 @@ void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
     step.run(std::move(batch.staged), batch.tensors, rate,
              {.trace = b + 1 == count ? trace : nullptr});
     record_.note_step(step);
-    record_.watch().look_at_batch(batch, step.metric(0));
+    record_.watch().look_at_batch(batch, step.loss());
     const StepRequest asked = step.requested();
     if (asked.signal != 0) end_by(asked.signal);
     stopped_ = stopped_ || asked.stop;
     comparison_due_ = comparison_due_ || asked.comparison;
-    for (std::size_t m = 0; m < values.size(); ++m) {
-      double& value = values[m].value;
-      value = b == 0 ? step.metric(m) : value + step.metric(m);
-      if (b + 1 == count && count > 1) value /= static_cast<double>(count);
-    }
+    totals_.add(1, [&](std::span<double> numbers) { step.numbers_of_run(numbers); });
   }
+  totals_.finish(record_.values_of_step());
 }
 
 }  // namespace belfry

@@ -22,8 +22,7 @@ class TrainingLoop {
  public:
   // Borrows all; callbacks get `trainer`.
   TrainingLoop(Trainer& trainer, BuiltTraining& built, TrainingProgress& progress,
-               TrainingRecord& record)
-      : trainer_(trainer), built_(built), progress_(progress), record_(record) {}
+               TrainingRecord& record);
   TrainingLoop(const TrainingLoop&) = delete;
   TrainingLoop& operator=(const TrainingLoop&) = delete;
 
@@ -84,6 +83,7 @@ class TrainingLoop {
   BuiltTraining& built_;
   TrainingProgress& progress_;
   TrainingRecord& record_;
+  MetricTotals totals_;  // of the batches of a step
   TrainingActivity activity_;
   StepRange traced_ = {};
   std::optional<StepInfo> evaluated_at_;  // if an evaluation has set some of the new metrics

@@ -1,7 +1,6 @@
 #include "belfry/trainers/core/training_record.h"
 
 #include <algorithm>
-#include <limits>
 #include <typeinfo>
 #include <utility>
 
@@ -17,12 +16,10 @@
 namespace belfry {
 
 TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& progress)
-    : built_(built), progress_(progress), watch_(built, progress) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
-  step_metrics_.push_back({"loss", kNone});
-  for (const NamedOutput& metric : built.nodes().towers[0].metrics)
-    step_metrics_.push_back({metric.name, kNone});
-}
+    : built_(built),
+      progress_(progress),
+      step_metrics_(no_values(MetricNumbers(built.nodes().towers[0]))),
+      watch_(built, progress) {}
 
 const NamedValue* TrainingRecord::find_metric(std::string_view name) const {
   for (const auto* values : {&step_metrics_, &other_metrics_})
@@ -65,8 +62,13 @@ void TrainingRecord::resume_metrics(const std::vector<NamedValue>& values) {
 
 std::vector<std::string> TrainingRecord::expected_metrics() const {
   std::vector<std::string> names;
-  for (const NamedValue& metric : step_metrics_)
-    names.push_back(built_.test_data() ? cat("validation_", metric.name) : metric.name);
+  const auto add = [&](const std::string& prefix) {
+    for (const NamedValue& metric : step_metrics_) names.push_back(prefix + metric.name);
+  };
+  if (built_.test_data()) add("validation_");
+  for (const ValidationSet& set : built_.options().validation)
+    add(cat("validation_", set.name, "_"));
+  if (!built_.evaluates()) add("");
   for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
     naming_part(cat("the callback ", class_name(typeid(*callback)), "::metrics"), [&] {
       for (std::string& name : callback->metrics()) names.push_back(std::move(name));
@@ -89,7 +91,7 @@ double TrainingRecord::flops_per_second() const {
 }
 
 void TrainingRecord::add_time(double seconds, std::int64_t samples) {
-  timed_seconds_ += seconds;
+  timed_seconds_ += seconds - left_out_seconds_;
   ++timed_steps_;
   timed_samples_ += samples;
 }

@@ -17,10 +17,10 @@ class TrainingRecord {
  public:
   TrainingRecord(BuiltTraining& built, const TrainingProgress& progress);
 
-  // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
-  // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
-  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, listing the
-  // known names.
+  // For "loss" and the tower function's metrics, what the samples of the last step give: means over
+  // batches and towers, weighted by their samples where these differ, and the ends of sums; NaN
+  // before the first step. For "validation_loss" and "validation_<metric>", the value of the last
+  // evaluation. Throws NotFoundError, listing the known names.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   // Sets a metric, for callbacks. Callback::after_metrics() is called once all callbacks of this
@@ -70,8 +70,12 @@ class TrainingRecord {
   std::span<NamedValue> values_of_step() { return step_metrics_; }
   void note_step(const TrainingStep& step) { last_step_ = &step; }
   void note_speed(double examples_per_second) { step_examples_per_second_ = examples_per_second; }
-  // Counts a step for examples_per_second(), with its callbacks.
+  // Counts a step for examples_per_second(), with its callbacks but for what they leave out.
   void add_time(double seconds, std::int64_t samples);
+  // For callbacks that do in a step what is no training, such as an evaluation.
+  void leave_out(double seconds) { left_out_seconds_ += seconds; }
+  // What was left out before does not concern the next step.
+  void begin_time() { left_out_seconds_ = 0; }
   // The metrics that were set since the last call.
   std::vector<NamedValue> take_new_metrics() { return std::exchange(new_metrics_, {}); }
 
@@ -87,6 +91,7 @@ class TrainingRecord {
   // The steps that count for examples_per_second(), with their samples and time.
   double timed_seconds_ = 0;
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;
+  double left_out_seconds_ = 0;  // since add_time()
   DivergenceWatch watch_;
   mutable std::optional<JsonValue> fingerprint_;
   mutable std::string data_stamp_;  // of the files that fingerprint_ was read from

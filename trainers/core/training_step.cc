@@ -38,9 +38,9 @@ double number_of_request(StepRequest request) {
 
 }  // namespace
 
-double scalar_value(const Tensor& tensor) {
+double number_in(const Tensor& tensor, std::size_t i) {
   return visit_floating(tensor.dtype(), [&](auto type) {
-    return static_cast<double>(tensor.data<decltype(type)>()[0]);
+    return static_cast<double>(tensor.data<decltype(type)>()[i]);
   });
 }
 
@@ -54,19 +54,17 @@ void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::i
 
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
   fetches.emplace_back(tower.loss);
-  for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
+  for (const TowerMetric& metric : tower.metrics) fetches.emplace_back(metric.value);
 }
 
 TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
                            PrepareOptions options, bool keeps_gradients)
-    : metrics_(1 + towers[0].metrics.size()),
+    : numbers_(towers[0]),
       rates_(rates.size()),
-      types_{towers[0].loss.dtype()},
       equal_(nodes.all.equal()),
       samples_(nodes.all.samples.begin(), nodes.all.samples.end()),
-      per_process_(towers.size() * metrics_ + 1) {
-  for (const NamedOutput& metric : towers[0].metrics) types_.push_back(metric.value.dtype());
+      per_process_(towers.size() * numbers_.count() + 1) {
   std::vector<Fetch> fetches{*nodes.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
@@ -140,23 +138,24 @@ StepRequest TrainingStep::requested() const {
   return all;
 }
 
-double TrainingStep::value(std::size_t m, std::size_t tower) const {
-  if (of_all_ == 0) return scalar_value(step_->fetched(losses_[tower] + m));
+double TrainingStep::number(std::size_t part, std::size_t i, std::size_t tower) const {
+  if (of_all_ == 0) return number_in(step_->fetched(losses_[tower] + part), i);
   const std::size_t own = losses_.size();
   return step_->fetched(of_all_)
-      .data<double>()[tower / own * per_process_ + tower % own * metrics_ + m];
+      .data<double>()[tower / own * per_process_ + tower % own * numbers_.count() +
+                      numbers_.parts()[part].first + i];
 }
 
-double TrainingStep::metric(std::size_t m) const {
-  if (equal_)
-    return tower_mean(samples_.size(), types_[m], [&](std::size_t t) { return value(m, t); });
-  double sum = 0, all = 0;
-  for (std::size_t t = 0; t < samples_.size(); ++t) {
-    if (samples_[t] == 0) continue;
-    sum += samples_[t] * value(m, t);
-    all += samples_[t];
-  }
-  return sum / all;
+double TrainingStep::combined(std::size_t part, std::size_t i) const {
+  const MetricNumbers::Part& numbers = numbers_.parts()[part];
+  const auto of = [&](std::size_t tower) { return number(part, i, tower); };
+  return equal_ ? numbers.combine(samples_.size(), of) : numbers.combine(samples_, of);
+}
+
+void TrainingStep::numbers_of_run(std::span<double> result) const {
+  for (std::size_t p = 0; p < numbers_.parts().size(); ++p)
+    for (std::size_t i = 0; i < numbers_.parts()[p].count; ++i)
+      result[numbers_.parts()[p].first + i] = combined(p, i);
 }
 
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/trainers/core/metric_totals.h"
 #include "belfry/trainers/core/training_nodes.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -16,26 +16,8 @@ namespace belfry {
 
 struct Batch;
 
-struct NamedValue {
-  std::string name;
-  double value = 0;
-};
-
-// The value of a floating-point scalar.
-double scalar_value(const Tensor& tensor);
-
-// The mean of value(0), ..., value(towers - 1), which towers have computed in `dtype`: added along
-// the canonical tree in f32, or f64 if that is the type. So it has the bits of the mean that one
-// tower computes over all rows, if their number and that of towers are powers of two.
-template <class F>
-double tower_mean(std::size_t towers, DType dtype, const F& value) {
-  const auto n = static_cast<std::int64_t>(towers);
-  const auto of = [&](std::int64_t t) { return value(static_cast<std::size_t>(t)); };
-  const double total = dtype == DType::kF64
-                           ? kernels::plain_tree<double>(0, n, of)
-                           : static_cast<double>(kernels::plain_tree<float>(0, n, of));
-  return total / static_cast<double>(towers);
-}
+// Element i of a floating-point tensor.
+double number_in(const Tensor& tensor, std::size_t i);
 
 // Adds the inputs of a tower, with `rows` rows, to `feeds`. `first` is the number of its first row
 // in the batch of all towers; none if rows are not numbered.
@@ -76,23 +58,27 @@ class TrainingStep {
   // The requests of all processes in the last run, combined; empty for a lone process. Of several
   // signals, the one with the largest number counts.
   StepRequest requested() const;
-  // The mean of metric m over the towers in the last run, weighted by samples; metric 0 is the
-  // loss. If all towers have equally many samples, it is tower_mean().
-  double metric(std::size_t m) const;
-  std::size_t metrics() const { return metrics_; }
+  // The mean loss over the towers in the last run, weighted by samples. If all towers have equally
+  // many samples, it is tower_mean().
+  double loss() const { return combined(0, 0); }
+  // The loss and metrics of the towers, combined.
+  void numbers_of_run(std::span<double> result) const;
+  const MetricNumbers& numbers() const { return numbers_; }
   // StepNodes::gradients in the last run, by the logical names of variables.
   std::vector<NamedTensor> gradients() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
-  // Metric m of tower number `tower`, counted over all processes, which must have samples.
-  double value(std::size_t m, std::size_t tower) const;
+  // Number i of a part of a tower that has samples; towers are counted over all processes.
+  double number(std::size_t part, std::size_t i, std::size_t tower) const;
+  // Of all towers.
+  double combined(std::size_t part, std::size_t i) const;
 
   CompiledStep* step_;
   std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
   bool stages_;
-  std::size_t metrics_, rates_;
-  std::vector<DType> types_;         // of the metrics
+  MetricNumbers numbers_;
+  std::size_t rates_;
   bool equal_;                       // all towers of all processes have equally many samples
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process

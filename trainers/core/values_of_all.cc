@@ -12,16 +12,19 @@
 namespace belfry {
 namespace {
 
-// A row of one element, f64. Shards have partial sums of a value, which a wider type would add with
-// other bits than the value's own. A slice takes their sum.
-Output row_of(Output value) { return cast(slice(reshape(value, {1}), {0}, {1}), DType::kF64); }
+// A row of all elements, f64. Shards have partial sums of a value, which a wider type would add
+// with other bits than the value's own. A slice takes their sum.
+Output row_of(Output value) {
+  const std::int64_t size = value.shape().elements();
+  return cast(slice(reshape(value, {size}), {0}, {size}), DType::kF64);
+}
 
 // StepNodes::of_all_towers.
 Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output request) {
   std::vector<Output> values;
   for (const TowerRecord& tower : towers) {
     values.push_back(row_of(tower.loss));
-    for (const NamedOutput& metric : tower.metrics) values.push_back(row_of(metric.value));
+    for (const TowerMetric& metric : tower.metrics) values.push_back(row_of(metric.value));
   }
   values.push_back(reshape(request, {1}));
   return gather_over_processes(concat(values, 0), graph.process());

@@ -137,8 +137,9 @@ void add_execution(Table& table) {
 void add_evaluation(Table& table, bool benchmark) {
   table.add(benchmark ? "a benchmark evaluates nothing; leave it out, or train with a program that "
                         "does, such as mnist"
-                      : "programs evaluate after each epoch, on all test data in batches of "
-                        "--batch_size; leave it out",
+                      : "programs evaluate after each epoch, in batches of --batch_size; write "
+                        "--eval_every_epochs=N, --eval_every_steps=N, --eval_batches=N or "
+                        "--evaluate_only",
             {{"eval", "false"},
              {"eval_during_training_every_n_epochs", benchmark ? "" : "1"},
              {"eval_during_training_every_n_steps", ""},

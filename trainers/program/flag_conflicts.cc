@@ -52,6 +52,19 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
                ", which is no training run; leave one of them out");
 }
 
+// --evaluate_only writes no run, and needs weights.
+void check_evaluate_only(const TrainFlags& flags) {
+  if (!flags.inspection.evaluate_only) return;
+  require<FlagError>(!flags.plans(), "--evaluate_only has no use beside --dry_run, --summary or ",
+                     "--explain, which compute nothing; leave one of them out");
+  require<FlagError>(flags.run.directory.empty(), "--evaluate_only writes no run directory; name ",
+                     "the run to evaluate by --load=", flags.run.directory,
+                     " instead of --run_dir=", flags.run.directory);
+  const bool resumes = flags.run.resume != "auto" && flags.run.resume != "never";
+  require<FlagError>(!flags.run.load.empty() || resumes, "--evaluate_only needs weights; name a ",
+                     "run directory or a checkpoint by --load=PATH or --resume=PATH");
+}
+
 // Calls `check`. Its OptionError becomes a mistake, in the words of flags: they set the option.
 template <class Check>
 void as_option(const Check& check) {
@@ -164,6 +177,7 @@ std::string UsedFlags::trainer(const std::string& kind) const {
 
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used) {
   refuse_beside_equivalence(flags, used);
+  check_evaluate_only(flags);
   refuse_unused_files(flags, used);
 }
 

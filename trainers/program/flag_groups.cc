@@ -162,7 +162,48 @@ class FlagTable {
                 .benchmarks = false,
                 .compared = false,
                 .elsewhere = {"patience"}}));
+    add_evaluation();
     add(computing_options());
+  }
+
+  void add_evaluation() {
+    const auto evaluation_in = [](auto& flags) -> auto& { return flags.evaluation; };
+    add(whole_number(&EvaluationOptions::every_epochs, 0, kMostOfFlag,
+                     {.name = "eval_every_epochs",
+                      .unit = "N",
+                      .text = "evaluate the test data after every Nth epoch, and after training; "
+                              "0: not after epochs, and without `eval_every_steps` never, so that "
+                              "no test data are read",
+                      .otherwise = "1",
+                      .benchmarks = false,
+                      .compared = false}),
+        evaluation_in);
+    add(whole_number(
+            &EvaluationOptions::every_steps, 0, kMostOfFlag,
+            {.name = "eval_every_steps",
+             .unit = "N",
+             .text = "evaluate the test data after every Nth step, too; 0: not after steps",
+             .otherwise = "0",
+             .benchmarks = false,
+             .compared = false}),
+        evaluation_in);
+    add(whole_number(&EvaluationOptions::batches, 0, kMostOfFlag,
+                     {.name = "eval_batches",
+                      .unit = "N",
+                      .text = "take only the first samples of the test data, as many as N steps of "
+                              "one batch do; 0: all",
+                      .otherwise = "0",
+                      .benchmarks = false,
+                      .compared = false}),
+        evaluation_in);
+    add(on_off(&InspectionFlags::evaluate_only,
+               {.name = "evaluate_only",
+                .text = "evaluate the weights of `load` or `resume=PATH`, and train nothing",
+                .otherwise = "false",
+                .scope = Scope::kThisCall,
+                .benchmarks = false,
+                .compared = false}),
+        inspection_in);
   }
 
   void add_data() {

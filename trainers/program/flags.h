@@ -8,6 +8,7 @@
 
 #include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/callbacks/early_stop.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/flags/auto_flags.h"
 #include "belfry/trainers/flags/flag_defaults.h"
@@ -30,10 +31,10 @@ struct FileFlags {
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;
-  bool mfu =
-      false;  // measures the peak of the devices, and reports the share of it that training reaches
-  std::string explain;        // a node; "" for none
-  int check_equivalence = 0;  // steps in every mode; 0: train instead
+  bool mfu = false;     // measures the peak of the devices, and reports the share that is reached
+  std::string explain;  // a node; "" for none
+  bool evaluate_only = false;  // no step is made
+  int check_equivalence = 0;   // steps in every mode; 0: train instead
 
   // Whether the program only plans: nothing runs, and GPUs need not exist.
   bool plans() const { return dry_run || summary || !explain.empty(); }
@@ -70,6 +71,7 @@ struct TrainFlags {
   int global_batch_size = 0;  // replaces the batch size per device; 0: not given
   OptimizerFlags optimizer;
   std::optional<EarlyStopOptions> early_stop;
+  EvaluationOptions evaluation;
   FileFlags files;
   InspectionFlags inspection;
   RunFlags run;

@@ -125,7 +125,7 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
                                  const Dataset& train, const Dataset* test) {
   const Busy busy(cat("planning for ", options.devices.size(), " devices"));
   auto trainer = std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
-  if (flags.inspection.dry_run && test)
+  if (flags.inspection.dry_run && trainer->built().evaluates())
     prepare_predictors(trainer->session(), trainer->built().nodes().predictors, options.batch_size);
   return trainer;
 }

@@ -73,7 +73,10 @@ Report::Progress progress_report(const Trainer& trainer, std::optional<double> p
 
 std::int64_t left_out(const Trainer& trainer) {
   const Dataset* const test = trainer.built().test_data();
-  return trainer.built().train_data().left_out() + (test ? test->left_out() : 0);
+  std::int64_t count = trainer.built().train_data().left_out() + (test ? test->left_out() : 0);
+  for (const ValidationSet& set : trainer.built().options().validation)
+    count += set.data->left_out();
+  return count;
 }
 
 // Whether all processes end with the same values. All processes call it.
@@ -163,6 +166,8 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                        : cat(", ", name_of(flags.trainer.precision))));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
+  for (const ValidationSet& set : trainer.built().options().validation)
+    console.line(cat("test (", set.name, "): ", set.data->describe()));
   const BatchForm& form = plan.forms().front();
   console.line(cat("batch: ", form.str(), " per device, ", form.total(), " in all; one step takes ",
                    plan.batches_per_step() == 1

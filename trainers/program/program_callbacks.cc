@@ -12,7 +12,8 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
   options.callbacks = run.callbacks();
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(
-      console, [&run](Trainer& trainer) { run.stop().look(trainer); }));
+      console, [&run](Trainer& trainer) { run.stop().look(trainer); }, flags.evaluation));
+  if (flags.inspection.evaluate_only) options.callbacks.push_back(std::make_shared<EvaluateOnly>());
   const char* const batch = flags.global_batch_size > 0 ? "--global_batch_size" : "--batch_size";
   options.callbacks.push_back(std::make_shared<TellMemory>(
       console, flags.saves(),

@@ -22,6 +22,34 @@ std::string value_text(const NamedValue& metric) {
                                            : significant(metric.value);
 }
 
+// Values of training and validation side by side. Below them are those of an evaluation alone.
+std::string metric_rows(const std::vector<NamedValue>& metrics) {
+  constexpr std::size_t kColumn = 14;
+  constexpr std::string_view kValidation = "validation_";
+  const auto find = [&](const std::string& name) {
+    return std::ranges::find(metrics, name, &NamedValue::name);
+  };
+  const auto validated = [&](const NamedValue& metric) {
+    return find(cat(kValidation, metric.name));
+  };
+  std::string rows, others;
+  bool has_both = false;
+  for (const NamedValue& metric : metrics) {
+    const bool is_validation = metric.name.starts_with(kValidation);
+    if (is_validation && find(metric.name.substr(kValidation.size())) != metrics.end()) continue;
+    std::string value = value_text(metric);
+    if (const auto other = validated(metric); other != metrics.end()) {
+      has_both = true;
+      value.resize(std::max(kColumn, value.size() + 2), ' ');
+      value += value_text(*other);
+    }
+    (is_validation ? others : rows) += row(metric.name, value);
+  }
+  std::string head = "training";
+  head.resize(kColumn, ' ');
+  return (has_both ? row("", head + "validation") : "") + rows + others;
+}
+
 JsonValue or_null(const std::string& text) { return text.empty() ? JsonValue() : JsonValue(text); }
 
 template <class T>
@@ -111,8 +139,7 @@ std::string to_table(const Report& report) {
     table += row("share of peak", rounded(100 * *mfu, 1) + " %");
   if (const std::optional<double> share = report.progress.speed.communication_hidden_share)
     table += row("messages hidden", rounded(100 * *share, 1) + " %");
-  for (const NamedValue& metric : report.losses.metrics)
-    table += row(metric.name, value_text(metric));
+  table += metric_rows(report.losses.metrics);
   if (report.left_out > 0) table += row("left out", bad_records_text(report.left_out));
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",

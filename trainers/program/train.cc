@@ -47,7 +47,16 @@ void check_recipe(const Recipe& recipe) {
           "; it is at least 1, or 0 for what global_batch_size gives");
   require(recipe.global_batch_size >= 1, "the recipe has a global batch size of ",
           recipe.global_batch_size, "; it is at least 1");
+  for (const NamedData& set : recipe.validation)
+    require(static_cast<bool>(set.data), "the validation set '", set.name,
+            "' of the recipe has no data");
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
+}
+
+bool reads_files(const Recipe& recipe) {
+  return recipe.data.reads_files() ||
+         std::ranges::any_of(recipe.validation,
+                             [](const NamedData& set) { return set.data.reads_files(); });
 }
 
 // Trains. An error names its origin and what was saved before it. Returns an error that is reported
@@ -117,11 +126,14 @@ class TrainingProgram {
     set_up("the data function of the recipe");
     naming_part("the data function of the recipe", [&] {
       train_data_ = recipe_.data(dirs, true);
-      test_data_ = recipe_.data(dirs, false);
+      if (evaluates()) make_test_data(dirs);
     });
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
-    for (const Dataset* data : {train_data_.get(), test_data_.get()})
+    for (const Dataset* data : all_data())
       if (data) report_files_.reserve_data(flags_, *data);
+    require<FlagError>(
+        !flags_.inspection.evaluate_only || test_data_ || !options_.validation.empty(),
+        "--evaluate_only: there are no data to evaluate; give the recipe test data");
     int status = 0;
     if (flags_.plans()) {
       end_setup();
@@ -137,6 +149,24 @@ class TrainingProgram {
   }
 
  private:
+  bool evaluates() const { return flags_.inspection.evaluate_only || !flags_.evaluation.never(); }
+
+  void make_test_data(const RunDirs& dirs) {
+    test_data_ = recipe_.data(dirs, false);
+    for (const NamedData& set : recipe_.validation) {
+      validation_data_.push_back(set.data(dirs, false));
+      require(validation_data_.back() != nullptr, "the data source of the validation set '",
+              set.name, "' gave no data");
+      options_.validation.push_back({set.name, validation_data_.back().get()});
+    }
+  }
+
+  std::vector<const Dataset*> all_data() const {
+    std::vector<const Dataset*> all{train_data_.get(), test_data_.get()};
+    for (const std::unique_ptr<Dataset>& data : validation_data_) all.push_back(data.get());
+    return all;
+  }
+
   // `what` is under way; the watch warns of it, and ends the program, as in a step.
   void set_up(const char* what) {
     setup_.enter({.what = TrainingActivity::What::kSetup, .hook = what, .step = 0});
@@ -148,8 +178,8 @@ class TrainingProgram {
   void read_sizes() {
     set_up("reading the data");
     naming_part("size() of a data set of the recipe", [&] {
-      train_data_->size();
-      if (test_data_) test_data_->size();
+      for (const Dataset* data : all_data())
+        if (data) data->size();
     });
     end_setup();
   }
@@ -388,6 +418,7 @@ class TrainingProgram {
   TrainerOptions options_;
   std::string placement_;
   std::unique_ptr<Dataset> train_data_, test_data_;
+  std::vector<std::unique_ptr<Dataset>> validation_data_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<Report> report_;
   std::optional<double> peak_;       // with --mfu
@@ -408,7 +439,7 @@ int train(int argc, char** argv, const Recipe& recipe) {
                     .batch_size = std::max(recipe.batch_size, 1),
                     .global_batch_size = recipe.batch_size > 0 ? 0 : recipe.global_batch_size,
                     .epochs = recipe.epochs,
-                    .reads_files = recipe.data.reads_files(),
+                    .reads_files = reads_files(recipe),
                     .own = recipe.flags});
     if (flags.help.empty()) add_to_config(flags, recipe.optimizer);
     return flags;

@@ -44,6 +44,13 @@ class DataSource {
   bool reads_files_ = false;
 };
 
+// Data to evaluate beside the test data, made as these are. Metrics are called
+// "validation_<name>_loss" and so on.
+struct NamedData {
+  std::string name;  // letters, digits and _
+  DataSource data;
+};
+
 // The parts of a training program. train() refuses a recipe without model, data or optimizer, or
 // with a null callback.
 struct Recipe {
@@ -57,6 +64,7 @@ struct Recipe {
   int epochs = 1;      // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // called by phase (callbacks.h)
   std::vector<OwnOption> flags = {};                      // added to those of flags.h
+  std::vector<NamedData> validation = {};                 // more sets to evaluate
 };
 
 // The body of main. It reads the flags (flags.h), trains, prints progress and a closing table, and

@@ -43,6 +43,7 @@ Report example() {
                  .validation_loss = 0.25,
                  .validation_accuracy = 0.9871,
                  .metrics = {{"loss", 0.125},
+                             {"accuracy", 0.875},
                              {"top5", 0.5},
                              {"validation_loss", 0.25},
                              {"validation_accuracy", 0.9871},
@@ -96,6 +97,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("validation_loss"), 0.25);
   EXPECT_EQ(field("validation_accuracy"), 0.9871);
   EXPECT_EQ(field("metrics"), (nlohmann::json{{"loss", 0.125},
+                                              {"accuracy", 0.875},
                                               {"top5", 0.5},
                                               {"validation_loss", 0.25},
                                               {"validation_accuracy", 0.9871},
@@ -141,11 +143,13 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
   const std::string table = to_table(example());
-  for (const char* part :
-       {"702", "12.50", "1000", "0.125", "98.71 %", "1024, 7 steps skipped", "00000000000000ab",
-        "yes", "peak CPU:0          3.00 MiB", "  top5                0.5\n",
-        "  validation_loss     0.25\n", "  validation_accuracy 98.71 %\n",
-        "  validation_macro_f1_of_classes  0.75\n"})
+  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "1024, 7 steps skipped",
+                           "00000000000000ab", "yes", "peak CPU:0          3.00 MiB",
+                           "                      training      validation\n"
+                           "  loss                0.125         0.25\n"
+                           "  accuracy            87.50 %       98.71 %\n"
+                           "  top5                0.5\n"
+                           "  validation_macro_f1_of_classes  0.75\n"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
   Report without = example();
   without.losses.metrics.clear();

@@ -499,9 +499,10 @@ TEST_F(TrainingRunTest, RecordsTheMetricsOfModelAndCallbacks) {
                "--early_stop=validation_score:min:2", "--json=" + json_.string()},
               recipe);
     EXPECT_EQ(done.code, 0) << done.error;
-    EXPECT_THAT(done.out, AllOf(HasSubstr("  validation_score    3\n"),
-                                HasSubstr("  validation_mean_x   "), HasSubstr("  mean_x      "),
-                                HasSubstr("early stop: validation_score was not below 1")));
+    EXPECT_THAT(done.out,
+                AllOf(HasSubstr("  validation_score    3\n"),
+                      HasSubstr("training      validation\n"), HasSubstr("  mean_x      "),
+                      HasSubstr("early stop: validation_score was not below 1")));
     for (const nlohmann::json& results : {report(), test::summary_of(directory_)}) {
       EXPECT_EQ(results["metrics"]["validation_score"], 3);
       EXPECT_TRUE(results["metrics"]["validation_mean_x"].is_number());

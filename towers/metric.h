@@ -1,0 +1,39 @@
+// A metric of a tower: numbers that are added up over all samples, and how the sums end.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/graph/graph.h"
+
+namespace belfry {
+
+// How sums become a value.
+struct MetricEnd {
+  // The value's own name, behind that of the metric and "_"; "": the metric's name alone.
+  std::string name;
+  // Of the sums over all samples, end to end.
+  std::function<double(std::span<const double>)> of;
+};
+
+// What Tower::metric() takes; metrics.h makes the common ones.
+struct MetricSums {
+  // Of any shape that is known, floating point. Each element is a sum over the samples of the
+  // tower, as reduce_sum(x, {0}) gives it; in f64 sums hardly round.
+  Output sums;
+  std::vector<MetricEnd> ends;  // at least one
+};
+
+// A metric as a tower has it.
+struct TowerMetric {
+  std::string name;
+  Output value;                 // a scalar that is a mean over the tower's samples, or sums
+  std::vector<MetricEnd> ends;  // of sums; empty for a mean
+
+  bool is_mean() const { return ends.empty(); }
+  // The names of its values.
+  std::vector<std::string> value_names() const;
+};
+
+}  // namespace belfry

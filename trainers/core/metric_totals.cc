@@ -1,0 +1,55 @@
+#include "belfry/trainers/core/metric_totals.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace belfry {
+
+MetricNumbers::MetricNumbers(const TowerRecord& tower) {
+  parts_.push_back({"loss", tower.loss.dtype(), 0, 1, {}});
+  for (const TowerMetric& metric : tower.metrics)
+    parts_.push_back({metric.name, metric.value.dtype(), count(),
+                      static_cast<std::size_t>(metric.value.shape().elements()), metric.ends});
+}
+
+std::vector<std::string> MetricNumbers::value_names() const {
+  std::vector<std::string> names;
+  for (const Part& part : parts_)
+    for (std::string& name : TowerMetric{part.name, {}, part.ends}.value_names())
+      names.push_back(std::move(name));
+  return names;
+}
+
+MetricTotals::MetricTotals(MetricNumbers numbers)
+    : numbers_(std::move(numbers)), batch_(numbers_.count()), totals_(numbers_.count()) {}
+
+void MetricTotals::clear() {
+  std::ranges::fill(totals_, 0);
+  weight_ = 0;
+}
+
+void MetricTotals::add_batch(double weight) {
+  for (const MetricNumbers::Part& part : numbers_.parts())
+    for (std::size_t i = part.first; i < part.first + part.count; ++i)
+      totals_[i] += part.is_mean() ? weight * batch_[i] : batch_[i];
+  weight_ += weight;
+}
+
+void MetricTotals::finish(std::span<NamedValue> values) const {
+  std::size_t v = 0;
+  for (const MetricNumbers::Part& part : numbers_.parts()) {
+    if (part.is_mean()) values[v++].value = totals_[part.first] / weight_;
+    for (const MetricEnd& end : part.ends)
+      values[v++].value = end.of(std::span(totals_).subspan(part.first, part.count));
+  }
+}
+
+std::vector<NamedValue> no_values(const MetricNumbers& numbers) {
+  std::vector<NamedValue> values;
+  for (std::string& name : numbers.value_names())
+    values.push_back({std::move(name), std::numeric_limits<double>::quiet_NaN()});
+  return values;
+}
+
+}  // namespace belfry
