@@ -47,7 +47,7 @@ class Memory {
   bool empty() const { return moves_.empty(); }
   void clear() { moves_.clear(); }
 
-  // Moves along which the gradient does not grow tell nothing of a minimum.
+  // Moves along which the gradient does not grow say nothing about a minimum.
   void add_move(const Point& from, const Point& to) {
     Move move{difference(to.at, from.at), difference(to.value.gradient, from.value.gradient)};
     move.product = dot(move.by, move.change);
