@@ -36,6 +36,7 @@
 #include "belfry/trainers/data/text_data.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_flags.h"
+#include "belfry/trainers/optimizers/minimize.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/text_samples.h"
 #include "belfry/trainers/program/train.h"

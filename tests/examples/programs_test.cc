@@ -191,6 +191,19 @@ TEST(Programs, LoopTrainsWithoutATrainer) {
   EXPECT_LT(losses[2], 0.25);
 }
 
+// The two parameters of the exercise of ADCME, with its grid and its measurements at one end.
+TEST(Programs, InverseProblemFindsBothParametersInTwentyEvaluations) {
+  const Finished done = run_built("inverse_problem", {});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const std::size_t end = done.output.find(" iterations, ");
+  ASSERT_NE(end, std::string::npos) << done.output;
+  int evaluations = 0;
+  ASSERT_EQ(std::sscanf(done.output.c_str() + end, " iterations, %d evaluations", &evaluations), 1);
+  EXPECT_LE(evaluations, 20);
+  EXPECT_THAT(done.output, HasSubstr("a 2.000000, b 1.500000\n"));
+  EXPECT_THAT(done.output, HasSubstr("; the gradient is small enough\n"));
+}
+
 // Each optimizer trains its own part. The discriminator gets better than guessing, whose loss is 2
 // log 2, while the generator is trained, too.
 TEST(Programs, GanTrainsTwoPartsOfTheVariablesInTurns) {
@@ -384,7 +397,7 @@ TEST(Scripts, SayWhatTheyDo) {
 
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   for (const char* program : {"mnist", "linear_regression", "train_bench", "allreduce_bench",
-                              "placement", "colocation", "loop", "gan"}) {
+                              "placement", "colocation", "loop", "gan", "inverse_problem"}) {
     for (const char* help : {"--help", "-h"}) {
       const Finished done = run_built(program, {help});
       EXPECT_EQ(done.status, 0) << program;
