@@ -32,7 +32,7 @@ struct TrainerKind {
   // Combines the towers' gradients, as ReduceOptions ask for. Called for each form of batches,
   // but once for all in which towers count alike. The results are then clipped and applied
   // (build_training_graph()). Such kinds take --uneven=pad, --uneven=weight, --tower_weights,
-  // --clip_norm and --gradient_accumulation_steps.
+  // --clip_norm, --clip_value and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
   // Instead of `combine`, for kinds whose towers update by their own gradients: the nodes that make

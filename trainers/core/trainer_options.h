@@ -82,6 +82,9 @@ struct TrainerOptions {
   // The largest norm of all gradients together, once they are combined and before the optimizer
   // takes them: larger ones are scaled down. 0: any.
   double clip_norm = 0;
+  // The largest size of each element of a gradient, once gradients are combined and before the norm
+  // is computed: min(max(g, -clip_value), clip_value). 0: any.
+  double clip_value = 0;
   // Each step gives its gradients to TrainingRecord::gradients(). So none is fused with its update.
   bool keeps_gradients = false;
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
