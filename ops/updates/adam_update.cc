@@ -15,10 +15,9 @@ constexpr std::size_t kVariables = 3, kStep = 3, kGradient = 4, kRate = 5, kFact
 
 OutputTypes adam_shape(const ShapeContext& c) {
   const auto& options = c.options<AdamUpdateOptions>();
-  for (const double beta : {options.beta1, options.beta2})
-    c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
-  c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
-  kernels::require_decay(c, options.weight_decay);
+  for (const double beta : {options.beta1, options.beta2}) kernels::require_beta(c, beta);
+  kernels::require_epsilon(c, options.epsilon);
+  kernels::require_decay(c, options.weight_decay.share);
   OutputTypes types = kernels::update_types(c, kVariables, kGradient, kRate, options.part_from);
   c.require(c.dtype(kStep) == DType::kI64 && c.input(kStep).rank() == 0, "the step is ",
             c.type(kStep), ", but a scalar i64 is needed");
@@ -45,7 +44,8 @@ template <class T>
 void plain_step(std::int64_t begin, std::int64_t end, kernels::AdamStep<T> f, const T* gradient,
                 T* x, T* m, T* v) {
   for (std::int64_t i = begin; i < end; ++i) {
-    const T g = f.factor * gradient[i];
+    T g = f.factor * gradient[i];
+    if (f.decay != 0) g += f.decay * x[i];
     m[i] = f.beta1 * m[i] + f.rest1 * g;
     v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
     x[i] = f.keep * x[i] - f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);

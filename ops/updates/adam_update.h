@@ -1,6 +1,9 @@
 // AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form, or of AdamW (Loshchilov
 // and Hutter 2019), in PyTorch's.
 #pragma once
+#include <string>
+
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 #include "belfry/ops/updates/part_from.h"
@@ -10,18 +13,29 @@ namespace belfry {
 // Epsilon is added to sqrt(v), as in TensorFlow, or to sqrt(v / (1 - beta2^t)), as in PyTorch.
 enum class AdamEpsilon { kToRoot, kToCorrectedRoot };
 
+// Decoupled weight decay, as AdamW has it, unless it is coupled.
+struct AdamDecay {
+  AdamDecay(double of = 0, bool is_coupled = false) : share(of), coupled(is_coupled) {}  // NOLINT
+
+  std::string str() const { return coupled && share != 0 ? cat(share, " coupled") : cat(share); }
+
+  double share;  // finite, >= 0
+  bool coupled;
+};
+
 struct AdamUpdateOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  // finite, >= 0
+  AdamDecay weight_decay = {};
   AdamEpsilon form = AdamEpsilon::kToRoot;
   PartFrom part_from = {};
 };
 
-// With t = step, a scalar i64 that counts updates from 1:
-//   m = beta1 * m + (1 - beta1) * gradient
-//   v = beta2 * v + (1 - beta2) * gradient^2
-//   variable -= rate * weight_decay * variable
+// With t = step, a scalar i64 that counts updates from 1, and g = gradient, or with coupled decay
+// gradient + weight_decay * variable:
+//   m = beta1 * m + (1 - beta1) * g
+//   v = beta2 * v + (1 - beta2) * g^2
+//   variable -= rate * weight_decay * variable    (decoupled)
 //   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
 // kToCorrectedRoot has epsilon * sqrt(1 - beta2^t) in place of epsilon.
 // rate is a scalar; everything but the step and the gradient's factor has the variable's type, f32

@@ -11,7 +11,7 @@ OutputTypes momentum_shape(const ShapeContext& c) {
   const auto& options = c.options<MomentumUpdateOptions>();
   c.require(options.momentum >= 0 && options.momentum < 1, "momentum must be in [0, 1), not ",
             options.momentum);
-  kernels::require_decay(c, options.weight_decay);
+  kernels::require_decay(c, options.weight_decay, options.decoupled_decay);
   return kernels::update_types(c, 2, 2, 3, options.part_from);
 }
 
@@ -42,6 +42,7 @@ KernelRun momentum_reference(KernelPlan& plan) {
     const T momentum = static_cast<T>(options.momentum);
     const T factor = kernels::factor_of<T>(p, 4);
     if (factor == 0) return;
+    const T keep = kernels::kept_share(*p.input<T>(3), options.decoupled_decay);
     const kernels::UpdateRange range(p, options.part_from, size);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       T &x = p.written<T>(0)[range.first + i], &sum = p.written<T>(1)[i];
@@ -49,9 +50,9 @@ KernelRun momentum_reference(KernelPlan& plan) {
       if (options.weight_decay != 0) g += static_cast<T>(options.weight_decay) * x;
       sum = momentum * sum + g;
       if (options.form == MomentumForm::kNesterov)
-        x -= *p.input<T>(3) * (g + momentum * sum);
+        x = keep * x - *p.input<T>(3) * (g + momentum * sum);
       else
-        x -= *p.input<T>(3) * sum;
+        x = keep * x - *p.input<T>(3) * sum;
     }
   });
 }

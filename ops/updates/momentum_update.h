@@ -12,10 +12,12 @@ struct MomentumUpdateOptions {
   double momentum = 0.9;
   double weight_decay = 0;  // finite, >= 0
   MomentumForm form = MomentumForm::kPlain;
+  double decoupled_decay = 0;  // finite, >= 0
   PartFrom part_from = {};
 };
 
 // With g = gradient + weight_decay * variable:
+//   variable -= rate * decoupled_decay * variable
 //   sum = momentum * sum + g
 //   variable -= rate * sum                     (plain)
 //   variable -= rate * (g + momentum * sum)    (Nesterov, in PyTorch's form)

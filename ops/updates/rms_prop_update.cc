@@ -14,8 +14,8 @@ OutputTypes rms_prop_shape(const ShapeContext& c) {
             options.alpha);
   c.require(options.momentum >= 0 && options.momentum < 1, "momentum must be in [0, 1), not ",
             options.momentum);
-  c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
-  kernels::require_decay(c, options.weight_decay);
+  kernels::require_epsilon(c, options.epsilon);
+  kernels::require_decay(c, options.weight_decay, options.decoupled_decay);
   return kernels::update_types(c, 3, 3, 4, options.part_from);
 }
 
@@ -35,7 +35,7 @@ void plain_rms_prop(std::int64_t begin, std::int64_t end, kernels::RmsPropStep<T
     if (step.decay != 0) g += step.decay * x[i];
     square[i] = step.alpha * square[i] + step.rest * (g * g);
     sum[i] = step.momentum * sum[i] + g / (std::sqrt(square[i]) + step.epsilon);
-    x[i] -= step.rate * sum[i];
+    x[i] = step.keep * x[i] - step.rate * sum[i];
   }
 }
 

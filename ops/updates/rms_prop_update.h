@@ -10,11 +10,13 @@ struct RmsPropUpdateOptions {
   double alpha = 0.99;  // in [0, 1]
   double epsilon = 1e-8;
   double momentum = 0;
-  double weight_decay = 0;  // finite, >= 0
+  double weight_decay = 0;     // finite, >= 0
+  double decoupled_decay = 0;  // finite, >= 0
   PartFrom part_from = {};
 };
 
 // With g = gradient + weight_decay * variable:
+//   variable -= rate * decoupled_decay * variable
 //   square = alpha * square + (1 - alpha) * g^2
 //   sum = momentum * sum + g / (sqrt(square) + epsilon)
 //   variable -= rate * sum

@@ -7,8 +7,9 @@ namespace belfry {
 namespace {
 
 OutputTypes sgd_shape(const ShapeContext& c) {
-  kernels::require_decay(c, c.options<SgdUpdateOptions>().weight_decay);
-  return kernels::update_types(c, 1, 1, 2, c.options<SgdUpdateOptions>().part_from);
+  const auto& options = c.options<SgdUpdateOptions>();
+  kernels::require_decay(c, options.weight_decay, options.decoupled_decay);
+  return kernels::update_types(c, 1, 1, 2, options.part_from);
 }
 
 template <class T>
@@ -19,32 +20,33 @@ BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdS
 }
 
 KernelRun sgd_cpu(KernelPlan& plan) {
-  const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
+  const auto& options = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
-  return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part_from, size](const KernelPointers& p) {
+  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
+    return [options, size](const KernelPointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, part_from, size);
-      sgd_steps<T>(range.begin, range.end, {*p.input<T>(2), factor, decay}, p.input<T>(1),
-                   p.written<T>(0) + range.first);
+      const kernels::UpdateRange range(p, options.part_from, size);
+      sgd_steps<T>(range.begin, range.end, kernels::SgdStep<T>::of(options, *p.input<T>(2), factor),
+                   p.input<T>(1), p.written<T>(0) + range.first);
     };
   });
 }
 
 KernelRun sgd_reference(KernelPlan& plan) {
-  const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
+  const auto& options = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
-  return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part_from, size](const KernelPointers& p) {
+  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
+    return [options, size, decay = static_cast<T>(options.weight_decay)](const KernelPointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, part_from, size);
+      const T keep = kernels::kept_share(*p.input<T>(2), options.decoupled_decay);
+      const kernels::UpdateRange range(p, options.part_from, size);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         T& x = p.written<T>(0)[range.first + i];
         T g = factor * p.input<T>(1)[i];
         if (decay != 0) g += decay * x;
-        x -= *p.input<T>(2) * g;
+        x = keep * x - *p.input<T>(2) * g;
       }
     };
   });

@@ -45,9 +45,19 @@ inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, st
   return types;
 }
 
-inline void require_decay(const ShapeContext& c, double decay) {
-  c.require(decay >= 0 && std::isfinite(decay),
-            "the weight decay must be a finite number >= 0, not ", decay);
+// `other`: the decay in the form that is not the op's usual one.
+inline void require_decay(const ShapeContext& c, double decay, double other = 0) {
+  for (const double each : {decay, other})
+    c.require(each >= 0 && std::isfinite(each),
+              "the weight decay must be a finite number >= 0, not ", each);
+}
+
+inline void require_beta(const ShapeContext& c, double beta) {
+  c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
+}
+
+inline void require_epsilon(const ShapeContext& c, double epsilon) {
+  c.require(epsilon >= 0, "epsilon must not be negative, but is ", epsilon);
 }
 
 // The inputs of an update: those up to the rate, and the factor, if any.

@@ -34,8 +34,12 @@
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
 #include "belfry/ops/updates/global_norm.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -375,11 +379,24 @@ TEST(HostBits, OfUpdates) {
         return adam_update(v[0], v[1], v[2], x[2], x[0], x[1],
                            {.weight_decay = decay, .form = form});
       });
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      return ams_grad_update(v[0], v[1], v[2], v[3], x[2], x[0], x[1], {.weight_decay = decay});
+    });
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      return adagrad_update(v[0], v[1], x[0], x[1], {.weight_decay = decay});
+    });
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      return lion_update(v[0], v[1], x[0], x[1], {.weight_decay = decay});
+    });
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      const Output norm = constant(x[0].graph(), 2, DType::kF64);
+      return lars_update(v[0], v[1], norm, norm, x[0], x[1], {.weight_decay = decay});
+    });
   }
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const std::vector<Tensor> variables =
-        as(dtype,
-           {random_values({5001}), random_values({5001}, 0, 1, 2), random_values({5001}, 0, 1, 3)});
+        as(dtype, {random_values({5001}), random_values({5001}, 0, 1, 2),
+                   random_values({5001}, 0, 1, 3), random_values({5001}, 0, 1, 5)});
     std::vector<Tensor> inputs = as(dtype, {random_values({5001}, -1, 1, 4), Tensor(0.1f)});
     inputs.emplace_back(std::int64_t{3});
     for (std::size_t i = 0; i < updates.size(); ++i) {

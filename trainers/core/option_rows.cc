@@ -331,6 +331,28 @@ Option<TrainerOptions> clip_norm_option() {
   return option;
 }
 
+Option<TrainerOptions> clip_value_option() {
+  auto option =
+      number(&TrainerOptions::clip_value, "a finite number >= 0", [](double x) { return x >= 0; },
+             {.name = "clip_value",
+              .unit = "X",
+              .text = "cut each element of combined gradients off at -X and X, before `clip_norm` "
+                      "and weight decay; 0: do not",
+              .otherwise = "0",
+              .scope = Scope::kResults,
+              .words = "the largest element of gradients (clip_value)",
+              .elsewhere = {"clipvalue"}});
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    if (!(options.clip_value >= 0) || !std::isfinite(options.clip_value))
+      return " is no finite number >= 0";
+    return options.clip_value == 0 || asking.kind.combines
+               ? ""
+               : cat(" cuts off combined gradients, and the trainer ", asking.kind.name,
+                     kCombinesNone);
+  };
+  return option;
+}
+
 Option<TrainerOptions> on_nonfinite_option() {
   return one_of_two(
       &TrainerOptions::on_nonfinite, {"stop", OnNonfinite::kStop},
@@ -401,7 +423,7 @@ Options<TrainerOptions> length_options() {
 }
 
 Options<TrainerOptions> computing_options() {
-  return {clip_norm_option(), precision_option(),
+  return {clip_norm_option(), clip_value_option(), precision_option(),
           parsed(&TrainerOptions::recompute, parse_scopes,
                  {.name = "recompute",
                   .unit = "SCOPES",

@@ -32,6 +32,7 @@ class PartUpdates {
     const DeviceScope on(graph_, gradients_.device(0));
     const int batches = options.batches.gradient_accumulation_steps;
     if (batches > 1) add_up(batches);
+    if (options.clip_value > 0) clip_each();
     if (options.clip_norm > 0) clip();
   }
 
@@ -59,6 +60,12 @@ class PartUpdates {
     accumulation_ = sums.nodes;
     own_ = sums.of_all[0];
     unscaling_ = sums.unscaling;
+  }
+
+  void clip_each() {
+    GradientRows rows{own_};
+    unscaling_ = clip_values(rows, options_.clip_value, unscaling_, gradients_.device(0));
+    own_ = std::move(rows[0]);
   }
 
   void clip() {

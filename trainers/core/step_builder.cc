@@ -131,9 +131,23 @@ class StepBuilder {
       how.unscaling = sums.unscaling;
     }
     step.gradients = gradients.row(0);
+    if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
     return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
                              clipped(gradients, trainer.clip_norm, how.unscaling)),
             accumulation};
+  }
+
+  // The table with its elements cut off, which may share tensors as combined ones do.
+  GradientTable clip_each(const GradientTable& gradients, UpdateOptions& how) const {
+    GradientRows rows = gradients.rows();
+    how.unscaling =
+        clip_values(rows, options_.trainer.clip_value, how.unscaling, gradients.device(0));
+    OutputRows values;
+    for (const std::vector<Gradient>& row : rows) {
+      std::vector<Output>& of_row = values.emplace_back();
+      for (const Gradient& gradient : row) of_row.push_back(gradient.value);
+    }
+    return gradients.with(values);
   }
 
   Graph& graph_;

@@ -32,7 +32,7 @@ struct TrainerKind {
   // Combines the towers' gradients as ReduceOptions say. Called once for each form of batches; all
   // forms in which towers have equal weights share one call. The results are then clipped and
   // applied (build_training_graph()). Such kinds take --uneven=pad, --uneven=weight,
-  // --tower_weights, --clip_norm and --gradient_accumulation_steps.
+  // --tower_weights, --clip_norm, --clip_value and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
   // Used instead of `combine` by kinds whose towers update with their own gradients. Returns the

@@ -90,6 +90,9 @@ struct TrainerOptions {
   // Combined gradients whose joint norm is larger are scaled down to this norm, before the
   // optimizer takes them. 0: no limit.
   double clip_norm = 0;
+  // The largest size of each element of a gradient, once gradients are combined and before the norm
+  // is computed: min(max(g, -clip_value), clip_value). 0: no limit.
+  double clip_value = 0;
   // Makes each step's combined gradients available as TrainingRecord::gradients(). Then none is
   // fused with its update.
   bool keeps_gradients = false;

@@ -1,6 +1,7 @@
 #include "belfry/trainers/flags/optimizer_flags.h"
 
 #include <limits>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -21,6 +22,29 @@ LearningRate rate_of(const OptimizerFlags& flags, const Optimizer& optimizer) {
 }
 
 bool is_not_negative(double number) { return number >= 0; }
+bool is_positive(double number) { return number > 0; }
+bool is_share(double number) { return number >= 0 && number < 1; }
+
+// The options of optimizers by name, as Optimizer::with_option() takes them.
+constexpr std::pair<const char*, std::optional<double> OptimizerFlags::*> kOptimizerOptions[] = {
+    {"momentum", &OptimizerFlags::momentum},
+    {"nesterov", &OptimizerFlags::nesterov},
+    {"alpha", &OptimizerFlags::alpha},
+    {"beta1", &OptimizerFlags::beta1},
+    {"beta2", &OptimizerFlags::beta2},
+    {"epsilon", &OptimizerFlags::epsilon},
+    {"trust_coefficient", &OptimizerFlags::trust_coefficient}};
+
+// The optimizers that have an option, such as "momentum, rms_prop, lars".
+std::string optimizers_with(std::string_view option) {
+  std::vector<std::string> names;
+  for (const std::string& name : optimizer_names()) {
+    const Optimizer optimizer = make_optimizer(name);
+    for (const OptimizerOption& has : optimizer.options())
+      if (has.name == option) names.push_back(name);
+  }
+  return join(names);
+}
 
 // What a row of the optimizer has in common: reports and identities ask the optimizer itself.
 OptionRow optimizer_row(std::string name, std::string unit, std::string text, std::string otherwise,
@@ -42,10 +66,81 @@ Option<OptimizerFlags> warmup_option() {
   return option;
 }
 
+// An option that some optimizers have.
+Option<OptimizerFlags> rule_option(std::optional<double> OptimizerFlags::*field, std::string wanted,
+                                   bool (*allowed)(double), const std::string& name,
+                                   const std::string& text,
+                                   std::vector<std::string> elsewhere = {}) {
+  return number(field, std::move(wanted), allowed,
+                optimizer_row(name, "X", cat("of ", optimizers_with(name), ": ", text),
+                              "the optimizer's", std::move(elsewhere)));
+}
+
+Option<OptimizerFlags> nesterov_option() {
+  Option<OptimizerFlags> option{optimizer_row(
+      "nesterov", "0|1",
+      cat("of ", optimizers_with("nesterov"), ": look ahead, as Nesterov's momentum does"),
+      "the optimizer's")};
+  option.read = [](OptimizerFlags& flags, const WrittenFlag& flag) {
+    flags.nesterov = read_switch(flag.written, flag.value);
+  };
+  option.value = [](const OptimizerFlags& flags) {
+    return flags.nesterov ? JsonValue(*flags.nesterov != 0) : JsonValue();
+  };
+  return option;
+}
+
+Option<OptimizerFlags> weight_decay_form_option() {
+  Option<OptimizerFlags> option{optimizer_row(
+      "weight_decay_form", "coupled|decoupled",
+      "coupled: weight decay is added to gradients; decoupled: weights shrink, and gradients stay; "
+      "lars and lamb have a form of their own",
+      "decoupled for adamw and lion, else coupled")};
+  option.read = [](OptimizerFlags& flags, const WrittenFlag& flag) {
+    flags.weight_decay_form =
+        is_second(flag, "coupled", "decoupled") ? DecayForm::kDecoupled : DecayForm::kCoupled;
+  };
+  option.value = [](const OptimizerFlags& flags) {
+    if (!flags.weight_decay_form) return JsonValue();
+    return JsonValue(*flags.weight_decay_form == DecayForm::kDecoupled ? "decoupled" : "coupled");
+  };
+  return option;
+}
+
+Option<OptimizerFlags> optimizer_option() {
+  return parsed(
+      &OptimizerFlags::optimizer,
+      [](const std::string& name) { return make_optimizer(name).kind(); },
+      optimizer_row("optimizer", "NAME",
+                    cat(join(optimizer_names(), "|"),
+                        ": how gradients change weights; another than the program's begins with "
+                        "its own usual rate, which is constant, and options"),
+                    "the program's", {"optim", "opt"}),
+      [](const std::string& name) { return name; });
+}
+
 }  // namespace
 
 Options<OptimizerFlags> optimizer_options() {
   return {
+      optimizer_option(),
+      rule_option(&OptimizerFlags::momentum, "a number >= 0 and below 1", is_share, "momentum",
+                  "the share of the sum of earlier gradients that a step keeps"),
+      nesterov_option(),
+      rule_option(
+          &OptimizerFlags::alpha, "a number >= 0 and at most 1",
+          [](double x) { return x >= 0 && x <= 1; }, "alpha",
+          "the share of the mean of squares that a step keeps"),
+      rule_option(&OptimizerFlags::beta1, "a number >= 0 and below 1", is_share, "beta1",
+                  "the share of the mean of gradients that a step keeps"),
+      rule_option(&OptimizerFlags::beta2, "a number >= 0 and below 1", is_share, "beta2",
+                  "the share of the mean of squares that a step keeps; of lion: of the mean of "
+                  "gradients"),
+      rule_option(&OptimizerFlags::epsilon, "a finite number >= 0", is_not_negative, "epsilon",
+                  "what is added to the divisor"),
+      rule_option(&OptimizerFlags::trust_coefficient, "a finite number > 0", is_positive,
+                  "trust_coefficient",
+                  "the norm of a scaled gradient as a share of the norm of its weights"),
       number(&OptimizerFlags::learning_rate, "a finite number >= 0", is_not_negative,
              optimizer_row("learning_rate", "X",
                            "a constant rate >= 0, instead of the program's rate or schedule",
@@ -57,10 +152,11 @@ Options<OptimizerFlags> optimizer_options() {
       number(&OptimizerFlags::weight_decay, "a finite number >= 0", is_not_negative,
              optimizer_row(
                  "weight_decay", "X",
-                 "the share of itself by which a weight shrinks per unit of the rate. sgd, "
-                 "momentum and rms_prop add it to gradients; adamw and lamb apply it separately, "
-                 "and not to biases; adam takes none; 0: none",
-                 "the program's", {"wd"})),
+                 "the share of itself by which a weight shrinks per unit of the rate "
+                 "(`weight_decay_form`); adamw, lion, lamb and lars leave biases and norms alone; "
+                 "0: none",
+                 "the program's, or the optimizer's", {"wd"})),
+      weight_decay_form_option(),
       number(
           &OptimizerFlags::moving_average, "a number >= 0 and below 1",
           [](double x) { return x >= 0 && x < 1; },
@@ -77,10 +173,24 @@ Options<OptimizerFlags> optimizer_options() {
                  "false"))};
 }
 
-Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags) {
-  Optimizer made = optimizer.with_rate(rate_of(flags, optimizer));
+Optimizer chosen_optimizer(const Optimizer& optimizer, const OptimizerFlags& flags) {
+  const bool is_other = !flags.optimizer.empty() && flags.optimizer != optimizer.kind();
+  Optimizer made = is_other ? make_optimizer(flags.optimizer) : optimizer;
+  for (const auto& [name, field] : kOptimizerOptions)
+    if (const std::optional<double> value = flags.*field)
+      made = as_flag(cat("--", name, "=", *value), [&] { return made.with_option(name, *value); });
   if (const std::optional<double> decay = flags.weight_decay)
     made = as_flag(cat("--weight_decay=", *decay), [&] { return made.with_weight_decay(*decay); });
+  if (const std::optional<DecayForm> form = flags.weight_decay_form)
+    made = as_flag(
+        cat("--weight_decay_form=", *form == DecayForm::kDecoupled ? "decoupled" : "coupled"),
+        [&] { return made.with_decay_form(*form); });
+  return made;
+}
+
+Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags) {
+  Optimizer made = chosen_optimizer(optimizer, flags);
+  made = made.with_rate(rate_of(flags, made));
   if (flags.moving_average)
     made = made.with_averages(
         {.decay = *flags.moving_average, .counts_updates = flags.moving_average_warmup});

@@ -52,19 +52,14 @@ void add_precision(Table& table) {
 }
 
 void add_model(Table& table) {
-  table.add("gradients are not clipped one by one; --clip_norm=X bounds the norm of all together",
+  table.add("--clip_value=X cuts elements off, and --clip_norm=X bounds the norm of all together",
             {{"gradient_clip", ""}});
-  table.add("it is part of the model's source; --learning_rate and --weight_decay have flags",
-            {{"optimizer", ""},
-             {"momentum", ""},
-             {"rmsprop_decay", ""},
-             {"rmsprop_momentum", ""},
-             {"rmsprop_epsilon", ""},
-             {"adam_beta1", ""},
-             {"adam_beta2", ""},
-             {"adam_epsilon", ""},
-             {"single_l2_loss_op", "false"},
-             {"loss_type_to_report", "total_loss"}});
+  table.add("write --optimizer=rms_prop with --alpha, --momentum and --epsilon",
+            {{"rmsprop_decay", ""}, {"rmsprop_momentum", ""}, {"rmsprop_epsilon", ""}});
+  table.add("write --optimizer=adam with --beta1, --beta2 and --epsilon",
+            {{"adam_beta1", ""}, {"adam_beta2", ""}, {"adam_epsilon", ""}});
+  table.add("the loss is part of the model's source, and --weight_decay is no part of it",
+            {{"single_l2_loss_op", "false"}, {"loss_type_to_report", "total_loss"}});
   table.add(
       "write --learning_rate=X for a constant rate, --lr_schedule=SPEC and --warmup_steps=N for "
       "one "

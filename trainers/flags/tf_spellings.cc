@@ -227,7 +227,8 @@ std::vector<FlagSpelling> tf_refusals(const std::string& why) {
   std::vector<FlagSpelling> all;
   for (const FlagSpelling& other : tf_spellings({.program = "", .benchmark = true}))
     all.push_back(only(other.name, other.unit, "", why));
-  all.push_back(only("weight_decay", "X", "", why));  // training programs have it as it is
+  for (const char* const name : {"optimizer", "momentum", "weight_decay"})
+    all.push_back(only(name, "X", "", why));  // training programs have these as they are
   return all;
 }
 

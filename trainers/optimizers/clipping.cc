@@ -1,9 +1,14 @@
 #include "belfry/trainers/optimizers/clipping.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
-#include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/clip.h"
+#include "belfry/ops/operand.h"
 #include "belfry/ops/updates/global_norm.h"
 
 namespace belfry {
@@ -24,6 +29,15 @@ std::vector<Output> one_of_each(const GradientTable& table) {
   return values;
 }
 
+// Where the gradient is.
+Output clipped_value(Output gradient, double most, Output factor) {
+  Graph& graph = gradient.graph();
+  const NameScope names(graph, "clip_value");
+  const DeviceScope on(graph, gradient.device());
+  if (factor) gradient = gradient * cast(factor, gradient.dtype());
+  return clip(gradient, constant(graph, most, gradient.dtype(), "limit"));
+}
+
 }  // namespace
 
 Unscaling clipped(const GradientTable& combined, double max_norm, const Unscaling& unscaling) {
@@ -36,6 +50,24 @@ Unscaling clipped(const GradientTable& combined, double max_norm, const Unscalin
 
 Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling) {
   return {clip_factor(norm, max_norm, unscaling.factor, "factor"), unscaling.applied};
+}
+
+Unscaling clip_values(GradientRows& rows, double most, const Unscaling& unscaling,
+                      const DeviceSpec& device) {
+  if (most == 0) return unscaling;
+  std::map<std::pair<const Node*, int>, Output> clipped;  // rows may share a gradient
+  for (std::vector<Gradient>& row : rows)
+    for (Gradient& gradient : row) {
+      if (!gradient.value) continue;
+      Output& value = clipped[{&gradient.value.node(), gradient.value.index()}];
+      if (!value) value = clipped_value(gradient.value, most, unscaling.factor);
+      gradient.value = value;
+    }
+  if (!unscaling.applied) return {};
+  Graph& graph = unscaling.applied.graph();
+  const NameScope names(graph, "clip_value");
+  const DeviceScope on(graph, device);
+  return {cast(unscaling.applied, DType::kF32, "factor"), unscaling.applied};
 }
 
 }  // namespace belfry

@@ -1,5 +1,6 @@
 #include "belfry/trainers/optimizers/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -101,12 +102,34 @@ Optimizer Optimizer::with_rate(LearningRate rate) const {
 Optimizer Optimizer::with_weight_decay(double weight_decay) const {
   require(rule_.takes_weight_decay || weight_decay == 0, "the optimizer ", rule_.name,
           " takes no weight decay, here of ", weight_decay,
-          " (Optimizer::Rule::takes_weight_decay); sgd, momentum, rms_prop, adamw and lamb do");
+          " (Optimizer::Rule::takes_weight_decay); ", join(optimizer_names()), " do");
   require(weight_decay >= 0 && std::isfinite(weight_decay),
           "the weight decay must be a finite number >= 0, not ", weight_decay);
   Optimizer copy = *this;
   copy.rule_.weight_decay = weight_decay;
   return copy;
+}
+
+Optimizer Optimizer::with_decay_form(DecayForm form) const {
+  require(rule_.takes_decay_form || form == rule_.decay_form, "the optimizer ", rule_.name,
+          " has one form of weight decay, its own (Optimizer::Rule::takes_decay_form)");
+  Optimizer copy = *this;
+  copy.rule_.decay_form = form;
+  return copy;
+}
+
+Optimizer Optimizer::with_option(std::string_view name, double value) const {
+  std::vector<std::string> names;
+  for (const OptimizerOption& option : rule_.options) names.push_back(option.name);
+  require(std::ranges::count(names, name) > 0, "the optimizer ", rule_.name, " has no option ",
+          name, "; ", names.empty() ? "it has none but rate and weight decay" : "it has ",
+          join(names));
+  Optimizer changed = rule_.with(name, value);
+  changed.rule_.rate = rule_.rate;
+  changed.rule_.weight_decay = rule_.weight_decay;
+  changed.rule_.decay_form = rule_.decay_form;
+  changed.averages_ = averages_;
+  return changed;
 }
 
 Optimizer Optimizer::with_averages(WeightAverages averages) const {
@@ -251,7 +274,7 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
     return part ? shared.parts->norms(i, tensors) : norms_of_each(tensors);
   };
   return rule_.update({variable, slots, gradient.value, shared.unscaling.factor,
-                       shared.rates[variable.dtype()], step, rule_.weight_decay,
+                       shared.rates[variable.dtype()], step, rule_.weight_decay, rule_.decay_form,
                        part ? part->cuts[rank] + 1 : 0, norms, At(at.site)});
 }
 

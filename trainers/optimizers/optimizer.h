@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/gradients/gradients.h"
@@ -42,6 +43,17 @@ struct UpdatedParts {
   std::function<std::vector<Node*>(std::span<Node* const>)> gather;
 };
 
+// How weights decay: the gradient grows by decay * w, as if the loss had a penalty of
+// decay / 2 * w^2; or w shrinks by rate * decay * w, and the gradient stays (Loshchilov and Hutter
+// 2019). In plain gradient descent both are the same.
+enum class DecayForm { kCoupled, kDecoupled };
+
+// A number of an optimizer, such as beta1.
+struct OptimizerOption {
+  std::string name;
+  double value;  // 0 or 1 for a switch, such as nesterov
+};
+
 // A value type: copies are equal. The same optimizer may be used in several graphs.
 class Optimizer {
  public:
@@ -54,7 +66,8 @@ class Optimizer {
     Output rate;    // scalar of the variable's dtype
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
-    double weight_decay;  // Rule::weight_decay
+    double weight_decay;   // Rule::weight_decay
+    DecayForm decay_form;  // Rule::decay_form
     // 0: the whole variable is updated. Otherwise slots and gradient are rows for a part of it, and
     // this is the number of the part's first element, counted from 1. Only a rule with takes_parts
     // gets parts. Its ops have the number as an option of type PartFrom, which fingerprints of runs
@@ -64,6 +77,10 @@ class Optimizer {
     // part, the norms are those of the whole tensors. Call it at most once.
     std::function<std::vector<Output>(std::span<const Output>)> norms;
     At at;
+
+    // The weight decay if it has that form, else 0.
+    double coupled_decay() const { return decay_form == DecayForm::kCoupled ? weight_decay : 0; }
+    double decoupled_decay() const { return weight_decay - coupled_decay(); }
   };
   struct Rule {
     std::string name;  // names scopes, the step counter and, by convention, slots
@@ -76,12 +93,21 @@ class Optimizer {
     // The rule uses Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
+    // The rule uses Update::decay_form. Otherwise weight decay has this form, or one of its own.
+    bool takes_decay_form = false;
+    DecayForm decay_form = DecayForm::kCoupled;
     // The rule uses Update::part_from: the new element i of a variable depends only on element i of
     // variable, gradient and slots, and on Update::norms.
     bool takes_parts = false;
     // Adds the nodes of the update, and returns one that waits for all of them. If it needs the
     // variable's value, it calls Variable::read(), which sees what earlier updates have written.
     std::function<Node&(const Update&)> update;
+    // What make_optimizer() calls it; "" for a rule of a program.
+    std::string kind = {};
+    // Its numbers beside rate and weight decay. `with` returns the optimizer with another value of
+    // one of them, at any rate.
+    std::vector<OptimizerOption> options = {};
+    std::function<Optimizer(std::string_view option, double value)> with = {};
   };
 
   Optimizer() = default;  // none; apply() throws
@@ -97,11 +123,21 @@ class Optimizer {
   // Whether it can update parts of variables (Rule::takes_parts).
   bool takes_parts() const { return rule_.takes_parts; }
   double weight_decay() const { return rule_.weight_decay; }
+  DecayForm decay_form() const { return rule_.decay_form; }
+  // Rule::kind and Rule::options.
+  const std::string& kind() const { return rule_.kind; }
+  const std::vector<OptimizerOption>& options() const { return rule_.options; }
   // The same rule with another rate.
   Optimizer with_rate(LearningRate rate) const;
   // The same rule with another weight decay, 0 for none. Throws InvalidArgument for a rule that
   // takes none (Rule::takes_weight_decay), and unless it is finite and at least 0.
   Optimizer with_weight_decay(double weight_decay) const;
+  // The same rule with its weight decay in another form. Throws InvalidArgument if the rule has
+  // only one form (Rule::takes_decay_form).
+  Optimizer with_decay_form(DecayForm form) const;
+  // The same rule with another value of one of options(). Throws InvalidArgument if it has no such
+  // option.
+  Optimizer with_option(std::string_view name, double value) const;
   // The same rule, whose updates also move the averages of the updated variables
   // (weight_averages.h). Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -156,8 +192,11 @@ class Optimizer {
   std::optional<WeightAverages> averages_;
 };
 
-// The weight decay of sgd, momentum and rms_prop is added to the gradient of every variable, as
-// PyTorch does: g is gradient + weight_decay * w.
+// The weight decay of sgd, momentum, rms_prop, adagrad, adam and amsgrad is coupled, as in PyTorch:
+// it is added to the gradient of every variable, so that g is gradient + weight_decay * w. That of
+// adamw and lion is decoupled: w -= rate * weight_decay * w. Optimizer::with_decay_form() gives
+// these optimizers the other form. lamb and lars have a form of their own. adamw, lion, lamb and
+// lars leave variables of rank 0 and 1 alone, such as biases and the gains of norms.
 
 struct SgdOptions {
   double weight_decay = 0;
@@ -189,12 +228,12 @@ Optimizer rms_prop(LearningRate rate, RmsPropOptions options = {});
 struct AdamOptions {
   LearningRate rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
   std::string name = "Adam";  // two optimizers of one graph need two names
 };
 
 // Adam in TensorFlow's form (adam_update.h). Slots "<name>" (m) and "<name>_1" (v).
 Optimizer adam(AdamOptions options = {});
-// Takes no weight decay; adamw() does.
 Optimizer adam(double rate);
 
 struct AdamWOptions {
@@ -203,8 +242,7 @@ struct AdamWOptions {
 };
 
 // AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w.
-// Variables of rank 0 and 1, such as biases and the gains of norms, do not decay. Slots "AdamW" (m)
-// and "AdamW_1" (v).
+// Slots "AdamW" (m) and "AdamW_1" (v).
 Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
 struct LambOptions {
@@ -217,6 +255,57 @@ struct LambOptions {
 // variable has its own ratio (trust_ratio.h), from norms whose bits do not depend on devices
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});
+
+struct AmsGradOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+// AMSGrad (Reddi et al. 2018) in the form of PyTorch's Adam with amsgrad (ams_grad_update.h): as
+// Adam, but divides by the root of the largest v so far. With decoupled weight decay it is
+// PyTorch's AdamW with amsgrad. Slots "AMSGrad" (m), "AMSGrad_1" (v) and "AMSGrad_2" (the largest
+// v).
+Optimizer amsgrad(LearningRate rate, AmsGradOptions options = {});
+
+struct AdagradOptions {
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+// Adagrad (Duchi et al. 2011) in PyTorch's form: s += g^2; w -= rate * g / (sqrt(s) + epsilon). For
+// a rate that falls, give it a schedule. Slot "Adagrad" (s).
+Optimizer adagrad(LearningRate rate, AdagradOptions options = {});
+
+struct LionOptions {
+  double beta1 = 0.9, beta2 = 0.99;
+  double weight_decay = 0;
+};
+
+// Lion (Chen et al. 2023): w -= rate * sign(beta1 * m + (1 - beta1) * g), then
+// m = beta2 * m + (1 - beta2) * g. Its rate is usually a third to a tenth of AdamW's, and its
+// weight decay larger in proportion. Slot "Lion" (m).
+Optimizer lion(LearningRate rate, LionOptions options = {});
+
+struct LarsOptions {
+  double momentum = 0.9;
+  double trust_coefficient = 1e-3;
+  double epsilon = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+// LARS, for large batches (You et al. 2017): momentum, where the gradient plus weight_decay * w is
+// scaled by trust_coefficient * norm(w) / (norm(g) + weight_decay * norm(w) + epsilon), a ratio of
+// each variable's own (lars_update.h). Variables of rank 0 and 1 are not scaled. The bits of the
+// norms do not depend on devices (global_norm.h). Slot "LARS" (the sum).
+Optimizer lars(LearningRate rate, LarsOptions options = {});
+
+// The names of the optimizers above: "sgd", "momentum", "rms_prop" and so on.
+std::vector<std::string> optimizer_names();
+
+// The optimizer of that name with its usual options and rate: that of PyTorch's optimizer or of the
+// paper. Throws InvalidArgument, with the names there are, for another name.
+Optimizer make_optimizer(std::string_view name);
 
 // Calls `apply` with each tower of the table and the name of its update; with tower 0 alone if all
 // towers share their variables. Devices and names are those of apply_gradients().

@@ -1,8 +1,18 @@
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -20,40 +30,87 @@ Output updated_elements(const Optimizer::Update& u) {
                {u.gradient.shape().elements()});
 }
 
+// Only matrices and kernels decay and are scaled, in optimizers that say so.
+bool is_matrix(const Optimizer::Update& u) { return u.variable.shape().rank() >= 2; }
+
+AdamDecay adam_decay(const Optimizer::Update& u) {
+  return {u.weight_decay, u.decay_form == DecayForm::kCoupled};
+}
+
+// An option of an optimizer, and its field of O.
+template <class O>
+struct NamedField {
+  const char* name;
+  std::variant<double O::*, bool O::*> field;
+};
+
+// The optimizer of a rule that is made of `options`. `make` makes it of others.
+template <class O>
+Optimizer standard(const char* kind, Optimizer::Rule rule, const O& options,
+                   std::vector<NamedField<O>> fields, Optimizer (*make)(const O&)) {
+  rule.kind = kind;
+  for (const NamedField<O>& named : fields)
+    std::visit(
+        [&](auto field) {
+          rule.options.push_back({named.name, static_cast<double>(options.*field)});
+        },
+        named.field);
+  rule.with = [options, fields, make](std::string_view name, double value) {
+    O changed = options;
+    for (const NamedField<O>& named : fields)
+      if (named.name == name)
+        std::visit([&]<class F>(F O::*field) { changed.*field = static_cast<F>(value); },
+                   named.field);
+    return make(changed);
+  };
+  return Optimizer(std::move(rule));
+}
+
 }  // namespace
 
 Optimizer sgd(LearningRate rate, SgdOptions options) {
-  return Optimizer({.name = "SGD",
-                    .rate = std::move(rate),
-                    .takes_loss_scale = true,
-                    .takes_weight_decay = true,
-                    .weight_decay = options.weight_decay,
-                    .takes_parts = true,
-                    .update = [](const Optimizer::Update& u) -> Node& {
-                      return sgd_update(u.variable, {u.gradient, u.factor}, u.rate,
-                                        {.weight_decay = u.weight_decay, .part_from = u.part_from},
-                                        u.at);
-                    }});
+  Optimizer::Rule rule{.name = "SGD",
+                       .rate = std::move(rate),
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .takes_parts = true,
+                       .update = [](const Optimizer::Update& u) -> Node& {
+                         return sgd_update(u.variable, {u.gradient, u.factor}, u.rate,
+                                           {.weight_decay = u.coupled_decay(),
+                                            .decoupled_decay = u.decoupled_decay(),
+                                            .part_from = u.part_from},
+                                           u.at);
+                       }};
+  return standard<SgdOptions>("sgd", std::move(rule), options, {},
+                              [](const SgdOptions& other) { return sgd(0, other); });
 }
 
 Optimizer momentum(LearningRate rate, MomentumOptions options) {
   const MomentumForm form = options.nesterov ? MomentumForm::kNesterov : MomentumForm::kPlain;
-  return Optimizer(
-      {.name = "Momentum",
-       .rate = std::move(rate),
-       .slots = {"Momentum"},
-       .takes_loss_scale = true,
-       .takes_weight_decay = true,
-       .weight_decay = options.weight_decay,
-       .takes_parts = true,
-       .update = [momentum = options.momentum, form](const Optimizer::Update& u) -> Node& {
-         return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
-                                {.momentum = momentum,
-                                 .weight_decay = u.weight_decay,
-                                 .form = form,
-                                 .part_from = u.part_from},
-                                u.at);
-       }});
+  Optimizer::Rule rule{
+      .name = "Momentum",
+      .rate = std::move(rate),
+      .slots = {"Momentum"},
+      .takes_loss_scale = true,
+      .takes_weight_decay = true,
+      .weight_decay = options.weight_decay,
+      .takes_decay_form = true,
+      .takes_parts = true,
+      .update = [momentum = options.momentum, form](const Optimizer::Update& u) -> Node& {
+        return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
+                               {.momentum = momentum,
+                                .weight_decay = u.coupled_decay(),
+                                .form = form,
+                                .decoupled_decay = u.decoupled_decay(),
+                                .part_from = u.part_from},
+                               u.at);
+      }};
+  return standard<MomentumOptions>(
+      "momentum", std::move(rule), options,
+      {{"momentum", &MomentumOptions::momentum}, {"nesterov", &MomentumOptions::nesterov}},
+      [](const MomentumOptions& other) { return belfry::momentum(0, other); });
 }
 
 Optimizer momentum(LearningRate rate, double momentum) {
@@ -61,37 +118,53 @@ Optimizer momentum(LearningRate rate, double momentum) {
 }
 
 Optimizer rms_prop(LearningRate rate, RmsPropOptions options) {
-  RmsPropUpdateOptions factors{options.alpha, options.epsilon, options.momentum};
-  return Optimizer({.name = "RMSProp",
-                    .rate = std::move(rate),
-                    .slots = {"RMSProp", "RMSProp_1"},
-                    .takes_loss_scale = true,
-                    .takes_weight_decay = true,
-                    .weight_decay = options.weight_decay,
-                    .takes_parts = true,
-                    .update = [factors](const Optimizer::Update& u) -> Node& {
-                      RmsPropUpdateOptions own = factors;
-                      own.weight_decay = u.weight_decay;
-                      own.part_from = u.part_from;
-                      return rms_prop_update(u.variable, u.slots[0], u.slots[1],
-                                             {u.gradient, u.factor}, u.rate, own, u.at);
-                    }});
+  const RmsPropUpdateOptions factors{options.alpha, options.epsilon, options.momentum};
+  Optimizer::Rule rule{.name = "RMSProp",
+                       .rate = std::move(rate),
+                       .slots = {"RMSProp", "RMSProp_1"},
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .takes_parts = true,
+                       .update = [factors](const Optimizer::Update& u) -> Node& {
+                         RmsPropUpdateOptions own = factors;
+                         own.weight_decay = u.coupled_decay();
+                         own.decoupled_decay = u.decoupled_decay();
+                         own.part_from = u.part_from;
+                         return rms_prop_update(u.variable, u.slots[0], u.slots[1],
+                                                {u.gradient, u.factor}, u.rate, own, u.at);
+                       }};
+  return standard<RmsPropOptions>("rms_prop", std::move(rule), options,
+                                  {{"alpha", &RmsPropOptions::alpha},
+                                   {"epsilon", &RmsPropOptions::epsilon},
+                                   {"momentum", &RmsPropOptions::momentum}},
+                                  [](const RmsPropOptions& other) { return rms_prop(0, other); });
 }
 
 Optimizer adam(AdamOptions options) {
   const AdamUpdateOptions factors{options.beta1, options.beta2, options.epsilon};
-  return Optimizer({.name = options.name,
-                    .rate = std::move(options.rate),
-                    .slots = {options.name, options.name + "_1"},
-                    .counts_steps = true,
-                    .takes_loss_scale = true,
-                    .takes_parts = true,
-                    .update = [factors](const Optimizer::Update& u) -> Node& {
-                      AdamUpdateOptions own = factors;
-                      own.part_from = u.part_from;
-                      return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
-                                         {u.gradient, u.factor}, u.rate, own, u.at);
-                    }});
+  Optimizer::Rule rule{.name = options.name,
+                       .rate = options.rate,
+                       .slots = {options.name, options.name + "_1"},
+                       .counts_steps = true,
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .takes_parts = true,
+                       .update = [factors](const Optimizer::Update& u) -> Node& {
+                         AdamUpdateOptions own = factors;
+                         own.weight_decay = adam_decay(u);
+                         own.part_from = u.part_from;
+                         return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
+                                            {u.gradient, u.factor}, u.rate, own, u.at);
+                       }};
+  return standard<AdamOptions>("adam", std::move(rule), options,
+                               {{"beta1", &AdamOptions::beta1},
+                                {"beta2", &AdamOptions::beta2},
+                                {"epsilon", &AdamOptions::epsilon}},
+                               [](const AdamOptions& other) { return adam(other); });
 }
 
 Optimizer adam(double rate) { return adam(AdamOptions{.rate = rate}); }
@@ -101,21 +174,135 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                                   .beta2 = options.beta2,
                                   .epsilon = options.epsilon,
                                   .form = AdamEpsilon::kToCorrectedRoot};
-  return Optimizer({.name = "AdamW",
-                    .rate = std::move(rate),
-                    .slots = {"AdamW", "AdamW_1"},
-                    .counts_steps = true,
-                    .takes_loss_scale = true,
-                    .takes_weight_decay = true,
-                    .weight_decay = options.weight_decay,
-                    .takes_parts = true,
-                    .update = [factors](const Optimizer::Update& u) -> Node& {
-                      AdamUpdateOptions own = factors;
-                      if (u.variable.shape().rank() >= 2) own.weight_decay = u.weight_decay;
-                      own.part_from = u.part_from;
-                      return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
-                                         {u.gradient, u.factor}, u.rate, own, u.at);
-                    }});
+  Optimizer::Rule rule{.name = "AdamW",
+                       .rate = std::move(rate),
+                       .slots = {"AdamW", "AdamW_1"},
+                       .counts_steps = true,
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .decay_form = DecayForm::kDecoupled,
+                       .takes_parts = true,
+                       .update = [factors](const Optimizer::Update& u) -> Node& {
+                         AdamUpdateOptions own = factors;
+                         if (is_matrix(u)) own.weight_decay = adam_decay(u);
+                         own.part_from = u.part_from;
+                         return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
+                                            {u.gradient, u.factor}, u.rate, own, u.at);
+                       }};
+  return standard<AdamWOptions>("adamw", std::move(rule), options,
+                                {{"beta1", &AdamWOptions::beta1},
+                                 {"beta2", &AdamWOptions::beta2},
+                                 {"epsilon", &AdamWOptions::epsilon}},
+                                [](const AdamWOptions& other) { return adamw(0, other); });
+}
+
+Optimizer amsgrad(LearningRate rate, AmsGradOptions options) {
+  const AmsGradUpdateOptions factors{options.beta1, options.beta2, options.epsilon};
+  Optimizer::Rule rule{.name = "AMSGrad",
+                       .rate = std::move(rate),
+                       .slots = {"AMSGrad", "AMSGrad_1", "AMSGrad_2"},
+                       .counts_steps = true,
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .takes_parts = true,
+                       .update = [factors](const Optimizer::Update& u) -> Node& {
+                         AmsGradUpdateOptions own = factors;
+                         own.weight_decay = u.coupled_decay();
+                         own.decoupled_decay = u.decoupled_decay();
+                         own.part_from = u.part_from;
+                         return ams_grad_update(u.variable, u.slots[0], u.slots[1], u.slots[2],
+                                                u.step, {u.gradient, u.factor}, u.rate, own, u.at);
+                       }};
+  return standard<AmsGradOptions>("amsgrad", std::move(rule), options,
+                                  {{"beta1", &AmsGradOptions::beta1},
+                                   {"beta2", &AmsGradOptions::beta2},
+                                   {"epsilon", &AmsGradOptions::epsilon}},
+                                  [](const AmsGradOptions& other) { return amsgrad(0, other); });
+}
+
+Optimizer adagrad(LearningRate rate, AdagradOptions options) {
+  Optimizer::Rule rule{.name = "Adagrad",
+                       .rate = std::move(rate),
+                       .slots = {"Adagrad"},
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_decay_form = true,
+                       .takes_parts = true,
+                       .update = [epsilon = options.epsilon](const Optimizer::Update& u) -> Node& {
+                         return adagrad_update(u.variable, u.slots[0], {u.gradient, u.factor},
+                                               u.rate,
+                                               {.epsilon = epsilon,
+                                                .weight_decay = u.coupled_decay(),
+                                                .decoupled_decay = u.decoupled_decay(),
+                                                .part_from = u.part_from},
+                                               u.at);
+                       }};
+  return standard<AdagradOptions>("adagrad", std::move(rule), options,
+                                  {{"epsilon", &AdagradOptions::epsilon}},
+                                  [](const AdagradOptions& other) { return adagrad(0, other); });
+}
+
+Optimizer lion(LearningRate rate, LionOptions options) {
+  const LionUpdateOptions factors{options.beta1, options.beta2};
+  Optimizer::Rule rule{
+      .name = "Lion",
+      .rate = std::move(rate),
+      .slots = {"Lion"},
+      .takes_loss_scale = true,
+      .takes_weight_decay = true,
+      .weight_decay = options.weight_decay,
+      .takes_decay_form = true,
+      .decay_form = DecayForm::kDecoupled,
+      .takes_parts = true,
+      .update = [factors](const Optimizer::Update& u) -> Node& {
+        LionUpdateOptions own = factors;
+        if (is_matrix(u)) own.weight_decay = u.decoupled_decay();
+        if (is_matrix(u)) own.coupled_decay = u.coupled_decay();
+        own.part_from = u.part_from;
+        return lion_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate, own, u.at);
+      }};
+  return standard<LionOptions>("lion", std::move(rule), options,
+                               {{"beta1", &LionOptions::beta1}, {"beta2", &LionOptions::beta2}},
+                               [](const LionOptions& other) { return lion(0, other); });
+}
+
+Optimizer lars(LearningRate rate, LarsOptions options) {
+  const LarsUpdateOptions factors{
+      .momentum = options.momentum,
+      .coefficient = options.trust_coefficient,
+      .epsilon = options.epsilon,
+      .form = options.nesterov ? MomentumForm::kNesterov : MomentumForm::kPlain};
+  const auto update = [factors](const Optimizer::Update& u) -> Node& {
+    const ScaledGradient gradient{u.gradient, u.factor};
+    if (!is_matrix(u))
+      return momentum_update(
+          u.variable, u.slots[0], gradient, u.rate,
+          {.momentum = factors.momentum, .form = factors.form, .part_from = u.part_from}, u.at);
+    LarsUpdateOptions own = factors;
+    own.weight_decay = u.weight_decay;
+    own.part_from = u.part_from;
+    const std::vector<Output> tensors{updated_elements(u), u.gradient}, norms = u.norms(tensors);
+    return lars_update(u.variable, u.slots[0], norms[0], norms[1], gradient, u.rate, own, u.at);
+  };
+  Optimizer::Rule rule{.name = "LARS",
+                       .rate = std::move(rate),
+                       .slots = {"LARS"},
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_parts = true,
+                       .update = update};
+  return standard<LarsOptions>("lars", std::move(rule), options,
+                               {{"momentum", &LarsOptions::momentum},
+                                {"nesterov", &LarsOptions::nesterov},
+                                {"trust_coefficient", &LarsOptions::trust_coefficient},
+                                {"epsilon", &LarsOptions::epsilon}},
+                               [](const LarsOptions& other) { return lars(0, other); });
 }
 
 // The update before weight decay is kept in the third slot, negative: AdamUpdate makes it there of
@@ -134,21 +321,48 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                                         {u.gradient, u.factor}, one, factors, u.at)
                                 .output();
     const Output value = updated_elements(u);
-    const bool decays = u.weight_decay != 0 && u.variable.shape().rank() >= 2;
+    const bool decays = u.weight_decay != 0 && is_matrix(u);
     const Output direction = decays ? value * u.weight_decay - negative : -negative;
     const std::vector<Output> tensors{value, direction}, norms = u.norms(tensors);
     const Output ratio = trust_ratio(norms[0], norms[1], u.factor, "trust_ratio");
     return sgd_update(u.variable, {direction, ratio}, u.rate, {.part_from = u.part_from}, u.at);
   };
-  return Optimizer({.name = "LAMB",
-                    .rate = std::move(rate),
-                    .slots = {"LAMB", "LAMB_1", "LAMB_2"},
-                    .counts_steps = true,
-                    .takes_loss_scale = true,
-                    .takes_weight_decay = true,
-                    .weight_decay = options.weight_decay,
-                    .takes_parts = true,
-                    .update = update});
+  Optimizer::Rule rule{.name = "LAMB",
+                       .rate = std::move(rate),
+                       .slots = {"LAMB", "LAMB_1", "LAMB_2"},
+                       .counts_steps = true,
+                       .takes_loss_scale = true,
+                       .takes_weight_decay = true,
+                       .weight_decay = options.weight_decay,
+                       .takes_parts = true,
+                       .update = update};
+  return standard<LambOptions>("lamb", std::move(rule), options,
+                               {{"beta1", &LambOptions::beta1},
+                                {"beta2", &LambOptions::beta2},
+                                {"epsilon", &LambOptions::epsilon}},
+                               [](const LambOptions& other) { return lamb(0, other); });
+}
+
+namespace {
+
+std::vector<Optimizer> standard_optimizers() {
+  return {sgd(0.01),     momentum(0.01), rms_prop(0.01), adam(1e-3), adamw(1e-3),
+          amsgrad(1e-3), adagrad(0.01),  lion(1e-4),     lamb(1e-3), lars(0.1)};
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const Optimizer& optimizer : standard_optimizers()) names.push_back(optimizer.kind());
+  return names;
+}
+
+Optimizer make_optimizer(std::string_view name) {
+  for (const Optimizer& optimizer : standard_optimizers())
+    if (optimizer.kind() == name) return optimizer;
+  throw InvalidArgument(
+      cat("there is no optimizer '", shown(name), "', but there are ", join(optimizer_names())));
 }
 
 }  // namespace belfry

@@ -18,6 +18,7 @@ StepSettings settings_of(const TrainerOptions& options) {
           .fuse = options.session.fuse,
           .weight_decay = options.optimizer.weight_decay(),
           .clip_norm = options.clip_norm,
+          .clip_value = options.clip_value,
           .recompute = options.recompute,
           .gradient_accumulation_steps = options.batches.gradient_accumulation_steps};
 }
@@ -28,6 +29,7 @@ void set_settings(JsonValue& json, const StepSettings& settings) {
       .set("fuse", settings.fuse)
       .set("weight_decay", settings.weight_decay)
       .set("clip_norm", settings.clip_norm)
+      .set("clip_value", settings.clip_value)
       .set("recompute", join(settings.recompute, ","))
       .set("gradient_accumulation_steps", settings.gradient_accumulation_steps);
 }

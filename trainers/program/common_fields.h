@@ -13,11 +13,11 @@ namespace belfry {
 // The settings of steps.
 struct StepSettings {
   std::string precision = "f32";
-  bool deterministic = false;               // as in SessionOptions
-  bool fuse = true;                         // as in SessionOptions
-  double weight_decay = 0, clip_norm = 0;   // 0: none
-  std::vector<std::string> recompute = {};  // name scopes
-  int gradient_accumulation_steps = 1;      // batches of a step
+  bool deterministic = false;                              // as in SessionOptions
+  bool fuse = true;                                        // as in SessionOptions
+  double weight_decay = 0, clip_norm = 0, clip_value = 0;  // 0: none
+  std::vector<std::string> recompute = {};                 // name scopes
+  int gradient_accumulation_steps = 1;                     // batches of a step
 };
 
 StepSettings settings_of(const TrainerOptions& options);

@@ -38,9 +38,14 @@ JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
 Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   const TrainerOptions& made = trainer.built().options();
   const std::string& allreduce = made.aggregation.allreduce;
+  const Optimizer& optimizer = made.optimizer;
+  JsonValue numbers = JsonValue::object();
+  for (const auto& [name, value] : optimizer.options()) numbers.set(name, value);
   return {.allreduce_requested = trainer.built().choice().empty() ? allreduce : "auto",
-          .learning_rate = made.optimizer.rate().str(),
-          .weight_decay = made.optimizer.weight_decay(),
+          .optimizer = optimizer.kind().empty() ? optimizer.name() : optimizer.kind(),
+          .optimizer_options = std::move(numbers),
+          .learning_rate = optimizer.rate().str(),
+          .weight_decay = optimizer.weight_decay(),
           .canonical = is_canonical({flags.kind, allreduce}, trainer.built())};
 }
 

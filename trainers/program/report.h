@@ -29,7 +29,9 @@ struct Report {
   // How gradients become an update.
   struct Update {
     std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
-    std::string learning_rate;        // LearningRate::str()
+    std::string optimizer;            // Optimizer::kind(), or the name of a program's own
+    JsonValue optimizer_options = JsonValue::object();  // Optimizer::options(), by name
+    std::string learning_rate;                          // LearningRate::str()
     double weight_decay = 0;
     // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
     // sum, and so of all other canonical ones.

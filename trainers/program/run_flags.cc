@@ -429,7 +429,8 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   return config;
 }
 
-void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
+void add_to_config(TrainFlags& flags, const Optimizer& recipes) {
+  const Optimizer optimizer = chosen_optimizer(recipes, flags.optimizer);
   JsonValue chosen = flags.config.at(kChosen);
   const LearningRate& rate = optimizer.rate();
   if (!flags.optimizer.learning_rate && rate.is_constant())
@@ -437,6 +438,8 @@ void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
   else if (!flags.optimizer.learning_rate)
     chosen.set("learning_rate", rate.str());
   chosen.set("optimizer", optimizer.name());
+  for (const OptimizerOption& option : optimizer.options())
+    if (!flags.config.find(option.name)) chosen.set(option.name, option.value);
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
   // Comes last, as people read it last.
   JsonValue config = JsonValue::object();

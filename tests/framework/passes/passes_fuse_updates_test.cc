@@ -7,7 +7,11 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/placement/explain.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -389,9 +393,18 @@ class FusedBits : public ::testing::TestWithParam<Case> {
       return momentum_update(w, m, sum, rate,
                              {.weight_decay = 0.01, .form = MomentumForm::kNesterov});
     if (name == "momentum") return momentum_update(w, m, sum, rate, {.momentum = 0.9});
+    if (name == "adagrad") return adagrad_update(w, m, sum, rate, {.weight_decay = 0.01});
+    if (name == "lion") return lion_update(w, m, sum, rate, {.weight_decay = 0.01});
+    if (name == "lars") {
+      const Output norm = constant(graph, 2, DType::kF64);
+      return lars_update(w, m, norm, norm, sum, rate, {.weight_decay = 0.01});
+    }
     const Variable steps = variable(graph, cat("steps", sum.index()), {},
                                     {.dtype = DType::kI64, .initializer = init::zeros()});
     const Output step = assign_add(steps, constant(graph, 1, DType::kI64)).output();
+    if (name == "amsgrad")
+      return ams_grad_update(w, m, make("v"), make("most"), step, sum, rate,
+                             {.weight_decay = 0.01});
     const double decay = name == "adamw" ? 0.01 : 0;
     return adam_update(w, m, make("v"), step, sum, rate, {.weight_decay = decay});
   }
@@ -409,24 +422,24 @@ TEST_P(FusedBits, AreThoseOfTheNodesApart) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i] == plain_apart[i]) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, FusedBits,
-                         ::testing::Values(Case{"sgd", 2, 1, DType::kF32, false},
-                                           Case{"sgd", 3, 70001, DType::kF32, true},
-                                           Case{"momentum", 2, 4096, DType::kF32, true},
-                                           Case{"momentum", 8, 4099, DType::kF32, true},
-                                           Case{"momentum", 5, 30011, DType::kF64, false},
-                                           Case{"nesterov", 3, 20003, DType::kF32, true},
-                                           Case{"rms_prop", 4, 20001, DType::kF32, true},
-                                           Case{"rms_prop", 2, 4099, DType::kF64, false},
-                                           Case{"adamw", 4, 20002, DType::kF32, true},
-                                           Case{"adam", 4, 20000, DType::kF32, true},
-                                           Case{"adam", 3, 2049, DType::kF64, true},
-                                           Case{"assign", 8, 12345, DType::kF32, false},
-                                           Case{"assign", 2, 1 << 17, DType::kF32, false}),
-                         [](const auto& test) {
-                           return cat(test.param.optimizer, test.param.towers, "x", test.param.size,
-                                      name_of(test.param.dtype));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, FusedBits,
+    ::testing::Values(
+        Case{"sgd", 2, 1, DType::kF32, false}, Case{"sgd", 3, 70001, DType::kF32, true},
+        Case{"momentum", 2, 4096, DType::kF32, true}, Case{"momentum", 8, 4099, DType::kF32, true},
+        Case{"momentum", 5, 30011, DType::kF64, false},
+        Case{"nesterov", 3, 20003, DType::kF32, true},
+        Case{"rms_prop", 4, 20001, DType::kF32, true},
+        Case{"rms_prop", 2, 4099, DType::kF64, false}, Case{"amsgrad", 4, 20001, DType::kF32, true},
+        Case{"adagrad", 3, 20001, DType::kF32, true}, Case{"lion", 4, 20002, DType::kF32, true},
+        Case{"lars", 2, 4099, DType::kF64, false}, Case{"adamw", 4, 20002, DType::kF32, true},
+        Case{"adam", 4, 20000, DType::kF32, true}, Case{"adam", 3, 2049, DType::kF64, true},
+        Case{"assign", 8, 12345, DType::kF32, false},
+        Case{"assign", 2, 1 << 17, DType::kF32, false}),
+    [](const auto& test) {
+      return cat(test.param.optimizer, test.param.towers, "x", test.param.size,
+                 name_of(test.param.dtype));
+    });
 
 TEST(FuseUpdates, AnAllReduceOfVariablesIsMadeInPlace) {
   constexpr int kTowers = 3;

@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -43,6 +48,25 @@ const Case kCases[] = {
        return adam_update(
            v[0], v[1], v[2], x[2], x[0], x[1],
            {.weight_decay = 0.1, .form = AdamEpsilon::kToCorrectedRoot, .part_from = part_from});
+     }},
+    {"AmsGrad", 3,
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return ams_grad_update(v[0], v[1], v[2], v[3], x[2], x[0], x[1],
+                              {.weight_decay = 0.1, .part_from = part_from});
+     }},
+    {"Adagrad", 1,
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return adagrad_update(v[0], v[1], x[0], x[1], {.weight_decay = 0.1, .part_from = part_from});
+     }},
+    {"Lion", 1,
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return lion_update(v[0], v[1], x[0], x[1], {.weight_decay = 0.1, .part_from = part_from});
+     }},
+    {"Lars", 1,
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       const Output norm = constant(x[0].graph(), 2, DType::kF64);
+       return lars_update(v[0], v[1], norm, norm, x[0], x[1],
+                          {.weight_decay = 0.1, .part_from = part_from});
      }},
 };
 

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -45,6 +49,31 @@ const Rule kRules[] = {
        return rms_prop_update(v[0], v[1], v[2], gradient_of(x),
                               constant(x[0].graph(), 0.1, x[0].dtype()),
                               {.momentum = 0.9, .weight_decay = 0.5});
+     }},
+    {"adagrad", 1,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return adagrad_update(v[0], v[1], gradient_of(x), constant(x[0].graph(), 0.1, x[0].dtype()),
+                             {.weight_decay = 0.5});
+     }},
+    {"lion", 1,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return lion_update(v[0], v[1], gradient_of(x), constant(x[0].graph(), 0.1, x[0].dtype()),
+                          {.weight_decay = 0.5});
+     }},
+    // The norm is that of the gradient before the factor.
+    {"lars", 1,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       const double norm = x.size() > 1 ? 3 * 4096 : 3;
+       return lars_update(v[0], v[1], constant(x[0].graph(), 2, DType::kF64),
+                          constant(x[0].graph(), norm, DType::kF64), gradient_of(x),
+                          constant(x[0].graph(), 0.1, x[0].dtype()), {.weight_decay = 0.5});
+     }},
+    {"amsgrad", 3,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       const std::int64_t step = x.size() > 2 ? 0 : 1;
+       return ams_grad_update(v[0], v[1], v[2], v[3], constant(x[0].graph(), Tensor(step)),
+                              gradient_of(x), constant(x[0].graph(), 0.1, x[0].dtype()),
+                              {.weight_decay = 0.5});
      }},
     // The counter does not move in updates that are skipped, so it may be 0.
     {"adam", 2, [](std::span<const Variable> v, Inputs x) -> Node& {

@@ -264,6 +264,10 @@ TEST(Independence, HoldsForEveryOptimizer) {
       {"RMSprop with momentum", rms_prop(0.01, {.momentum = 0.9, .weight_decay = 0.1})},
       {"AdamW", adamw(0.01, {.weight_decay = 0.1})},
       {"LAMB", lamb(0.01)},
+      {"LARS", lars(0.1, {.trust_coefficient = 0.1, .weight_decay = 0.1})},
+      {"Lion", lion(0.01, {.weight_decay = 0.1})},
+      {"Adagrad", adagrad(0.01, {.weight_decay = 0.1})},
+      {"AMSGrad", amsgrad(0.01, {.weight_decay = 0.1})},
   };
   for (const auto& [name, optimizer] : optimizers) {
     SCOPED_TRACE(name);
@@ -272,7 +276,8 @@ TEST(Independence, HoldsForEveryOptimizer) {
       expect_same_bits({.model = model, .optimizer = optimizer});
     expect_same_bits({.model = two_uses, .trainer = "parameter_server", .optimizer = optimizer});
   }
-  expect_same_bits({.model = convnet, .optimizer = lamb(0.01), .clip_norm = 0.01});
+  for (const Optimizer& scaled : {lamb(0.01), lars(0.1)})
+    expect_same_bits({.model = convnet, .optimizer = scaled, .clip_norm = 0.01});
 }
 
 TEST(Independence, HoldsForClippedGradients) {

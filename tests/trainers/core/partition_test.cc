@@ -104,10 +104,22 @@ INSTANTIATE_TEST_SUITE_P(Partition, Optimizers,
                          testing::Values(sgd(0.05, {.weight_decay = 0.01}),
                                          momentum(0.05, {.nesterov = true}), rms_prop(0.01),
                                          adam(0.01), adamw(0.01), lamb(0.01),
-                                         sgd(0.05).with_averages({})),
+                                         lars(0.1, {.trust_coefficient = 0.1, .weight_decay = 0.1}),
+                                         lion(0.01, {.weight_decay = 0.1}), adagrad(0.01),
+                                         amsgrad(0.01), sgd(0.05).with_averages({})),
                          [](const auto& one) {
                            return cat(one.param.name(), one.param.averages() ? "WithAverages" : "");
                          });
+
+TEST(Partition, CutsElementsOffToTheBitsOfWholeUpdates) {
+  for (const int batches : {1, 2})
+    for (const double clip_norm : {0.0, 0.05})
+      expect_bits_of_one(momentum(0.05), [&](TrainerOptions& options) {
+        options.batches.gradient_accumulation_steps = batches;
+        options.clip_norm = clip_norm;
+        options.clip_value = 0.01;
+      });
+}
 
 TEST(Partition, GivesReplicasThatShareNoStorageTheSameBits) {
   const Trained expected = train(options_of(4, nullptr, adam(0.01)));

@@ -37,7 +37,8 @@ TEST(TfFixedSpellings, SayWhatToWrite) {
       {"--stop_at_top_1_accuracy=0.9", "--early_stop=validation_accuracy:max:N"},
       {"--tfprof_file=f", "--trace_file=FILE"},
       {"--graph_file=f", "--log_device_placement"},
-      {"--rmsprop_decay=0.9", "--learning_rate"},
+      {"--rmsprop_decay=0.9", "--optimizer=rms_prop"},
+      {"--adam_beta1=0.8", "--optimizer=adam"},
       {"--gradient_clip=4", "--clip_norm=X"},
       {"--allow_growth=false", "--dry_run"},
       {"--kmp_blocktime=0", "--threads=N"}};

@@ -1,4 +1,5 @@
 // Each optimizer changes a variable step by step.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -6,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/operand.h"
 #include "belfry/tests/trainers/optimizers/optimizer_support.h"
 
 namespace belfry {
@@ -165,17 +167,228 @@ TEST(Lamb, MovesAVariableOfZerosByTheStepOfAdamItself) {
   EXPECT_LT(after[0], -0.09);
 }
 
+TEST(Adam, AddsWeightDecayToTheGradientOrShrinksTheVariable) {
+  for (const bool decoupled : {false, true}) {
+    std::vector<double> wanted;
+    double w = 1, m = 0, v = 0;
+    for (int t = 1; t <= 20; ++t) {
+      const double g = 0.5 + (decoupled ? 0 : 0.2 * w);
+      if (decoupled) w *= 1 - 0.1 * 0.2;
+      m = 0.9 * m + 0.1 * g;
+      v = 0.999 * v + 0.001 * g * g;
+      w -= 0.1 * std::sqrt(1 - std::pow(0.999, t)) / (1 - std::pow(0.9, t)) * m /
+           (std::sqrt(v) + 1e-8);
+      wanted.push_back(w);
+    }
+    const Optimizer made = adam({.rate = 0.1, .weight_decay = 0.2});
+    expect_near(
+        sequence(made.with_decay_form(decoupled ? DecayForm::kDecoupled : DecayForm::kCoupled), 20),
+        wanted);
+  }
+}
+
+TEST(AmsGrad, FollowsPyTorchsAdamWithAmsgrad) {
+  for (const bool decoupled : {false, true}) {
+    std::vector<double> wanted;
+    double w = 1, m = 0, v = 0, most = 0;
+    for (int t = 1; t <= 20; ++t) {
+      const double g = 0.5 + (decoupled ? 0 : 2 * w);
+      if (decoupled) w *= 1 - 0.1 * 2;
+      m = 0.9 * m + 0.1 * g;
+      v = 0.5 * v + 0.5 * g * g;
+      most = std::max(most, v);
+      const double root = std::sqrt(most) / std::sqrt(1 - std::pow(0.5, t));
+      w -= 0.1 / (1 - std::pow(0.9, t)) * m / (root + 0.01);
+      wanted.push_back(w);
+    }
+    if (!decoupled) {
+      EXPECT_GT(most, 2 * v) << "the largest must count";
+    }
+    const Optimizer made = amsgrad(0.1, {.beta2 = 0.5, .epsilon = 0.01, .weight_decay = 2});
+    expect_near(
+        sequence(made.with_decay_form(decoupled ? DecayForm::kDecoupled : DecayForm::kCoupled), 20),
+        wanted);
+  }
+}
+
+TEST(Adagrad, FollowsPyTorch) {
+  for (const double decay : {0.0, 0.2}) {
+    std::vector<double> wanted;
+    double w = 1, square = 0;
+    for (int t = 1; t <= 20; ++t) {
+      const double g = 0.5 + decay * w;
+      square += g * g;
+      w -= 0.1 * g / (std::sqrt(square) + 0.01);
+      wanted.push_back(w);
+    }
+    expect_near(sequence(adagrad(0.1, {.epsilon = 0.01, .weight_decay = decay}), 20), wanted);
+  }
+}
+
+TEST(Momentum, TakesDecoupledDecay) {
+  std::vector<double> wanted;
+  double w = 1, buffer = 0;
+  for (int t = 1; t <= 20; ++t) {
+    buffer = 0.9 * buffer + 0.5;
+    w = w * (1 - 0.1 * 0.2) - 0.1 * buffer;
+    wanted.push_back(w);
+  }
+  const Optimizer made = momentum(0.1).with_weight_decay(0.2);
+  expect_near(sequence(made.with_decay_form(DecayForm::kDecoupled), 20), wanted);
+}
+
+// 20 steps from these values in f64, by a gradient that is `scale` times too large, and is a half
+// of the values plus `slope`.
+std::vector<double> after_steps(const Optimizer& optimizer, const Shape& shape,
+                                const std::vector<double>& w, const std::vector<double>& slope,
+                                double scale = 1) {
+  Graph graph;
+  const Initializer first = [&](Graph& in, const Shape& of, DType) {
+    return constant(in, Tensor(of, w));
+  };
+  const Variable x = variable(graph, "w", shape, {.dtype = DType::kF64, .initializer = first});
+  const Output g = (x * 0.5 + constant(graph, Tensor(shape, slope))) * scale;
+  const Gradient gradient{g, x};
+  Unscaling unscaling;
+  if (scale != 1) unscaling.factor = constant(graph, 1 / scale, DType::kF32);
+  Node& step = optimizer.apply({&gradient, 1}, {}, OptimizerSlots::kMake, unscaling);
+  Session session(graph);
+  for (int i = 0; i < 20; ++i) session.run({step});
+  const Tensor after = session.read(x);
+  return {after.data<double>().begin(), after.data<double>().end()};
+}
+
+double norm_of(const std::vector<double>& x) {
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  return std::sqrt(squares);
+}
+
+void expect_all_near(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-11) << i;
+}
+
+const std::vector<double> kFirst{1, -2, 3, 0.5}, kSlope{0.5, -1, 0.25, 2};
+
+// The loop of the paper.
+std::vector<double> plain_lion(double decay) {
+  std::vector<double> w = kFirst, m(4);
+  for (int t = 0; t < 20; ++t)
+    for (std::size_t i = 0; i < 4; ++i) {
+      const double g = 0.5 * w[i] + kSlope[i], ahead = 0.9 * m[i] + 0.1 * g;
+      w[i] -= 0.1 * ((ahead > 0 ? 1 : -1) + decay * w[i]);
+      m[i] = 0.99 * m[i] + 0.01 * g;
+    }
+  return w;
+}
+
+TEST(Lion, FollowsItsPaper) {
+  const Optimizer made = lion(0.1, {.weight_decay = 0.2});
+  expect_all_near(after_steps(made, {2, 2}, kFirst, kSlope), plain_lion(0.2));
+  expect_all_near(after_steps(made, {2, 2}, kFirst, kSlope, 4), plain_lion(0.2));
+  expect_all_near(after_steps(made, {4}, kFirst, kSlope), plain_lion(0));
+}
+
+// The loop of the paper. Without `scales`, of variables that are not scaled.
+std::vector<double> plain_lars(double decay, bool nesterov, bool scales) {
+  std::vector<double> w = kFirst, buffer(4), g(4);
+  for (int t = 0; t < 20; ++t) {
+    for (std::size_t i = 0; i < 4; ++i) g[i] = 0.5 * w[i] + kSlope[i];
+    const double ratio = scales ? 0.05 * norm_of(w) / (norm_of(g) + decay * norm_of(w) + 0.01) : 1;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const double d = ratio * (g[i] + decay * w[i]);
+      buffer[i] = 0.8 * buffer[i] + d;
+      w[i] -= 0.1 * (nesterov ? d + 0.8 * buffer[i] : buffer[i]);
+    }
+  }
+  return w;
+}
+
+TEST(Lars, FollowsItsPaper) {
+  for (const bool nesterov : {false, true}) {
+    const Optimizer made = lars(0.1, {.momentum = 0.8,
+                                      .trust_coefficient = 0.05,
+                                      .epsilon = 0.01,
+                                      .nesterov = nesterov,
+                                      .weight_decay = 0.2});
+    const std::vector<double> wanted = plain_lars(0.2, nesterov, true);
+    expect_all_near(after_steps(made, {2, 2}, kFirst, kSlope), wanted);
+    expect_all_near(after_steps(made, {2, 2}, kFirst, kSlope, 4), wanted);
+    expect_all_near(after_steps(made, {4}, kFirst, kSlope), plain_lars(0, nesterov, false));
+  }
+}
+
+TEST(Optimizer, WithDecayFormIsForRulesThatTakeBoth) {
+  EXPECT_EQ(adamw(0.1).decay_form(), DecayForm::kDecoupled);
+  EXPECT_EQ(sgd(0.1).with_decay_form(DecayForm::kDecoupled).decay_form(), DecayForm::kDecoupled);
+  for (const Optimizer& own : {lamb(0.1), lars(0.1)}) {
+    EXPECT_NO_THROW(own.with_decay_form(own.decay_form()));
+    EXPECT_THROW(own.with_decay_form(DecayForm::kDecoupled), InvalidArgument);
+  }
+}
+
+TEST(Optimizer, WithOptionChangesOneNumberAndKeepsTheRest) {
+  const Optimizer made =
+      momentum(0.1, {.momentum = 0.5, .nesterov = true}).with_weight_decay(0.2).with_averages({});
+  const Optimizer changed = made.with_option("momentum", 0.25);
+  EXPECT_EQ(changed.rate().at({}), 0.1);
+  EXPECT_EQ(changed.weight_decay(), 0.2);
+  EXPECT_TRUE(changed.averages());
+  EXPECT_EQ(changed.kind(), "momentum");
+  ASSERT_EQ(changed.options().size(), 2);
+  EXPECT_EQ(changed.options()[0].value, 0.25);
+  EXPECT_EQ(changed.options()[1].value, 1) << "nesterov";
+  expect_near(sequence(momentum(0.1, 0.5).with_option("nesterov", 1), 4),
+              sequence(momentum(0.1, {.momentum = 0.5, .nesterov = true}), 4));
+  EXPECT_EQ(adam({.rate = 0.1, .name = "other"}).with_option("beta1", 0.5).name(), "other");
+  try {
+    adam(0.1).with_option("momentum", 0.5);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the optimizer Adam has no option momentum; it has beta1, "
+                                        "beta2, epsilon"));
+  }
+  EXPECT_THROW(sgd(0.1).with_option("momentum", 0.5), InvalidArgument);
+}
+
+TEST(Optimizer, IsMadeByItsName) {
+  for (const std::string& name : optimizer_names()) {
+    const Optimizer made = make_optimizer(name);
+    EXPECT_EQ(made.kind(), name);
+    EXPECT_GT(made.rate().at({}), 0) << name;
+    EXPECT_TRUE(made.takes_loss_scale() && made.takes_parts()) << name;
+    for (const OptimizerOption& option : made.options())
+      EXPECT_NO_THROW(made.with_option(option.name, option.value)) << name << " " << option.name;
+    EXPECT_LT(sequence(made, 3).back(), 1) << name;
+  }
+  EXPECT_THAT(optimizer_names(), testing::IsSupersetOf({"lars", "lion", "adagrad", "amsgrad"}));
+  try {
+    make_optimizer("adamx");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no optimizer 'adamx'"), HasSubstr("adamw")));
+  }
+}
+
+// A rule that takes no weight decay.
+Optimizer own_rule() {
+  return Optimizer({.name = "Own", .rate = 0.1, .update = [](const Optimizer::Update& u) -> Node& {
+                      return u.gradient.node();
+                    }});
+}
+
 TEST(Optimizer, WithWeightDecayIsForRulesThatTakeIt) {
   EXPECT_EQ(momentum(0.1, {.weight_decay = 0.2}).weight_decay(), 0.2);
   EXPECT_EQ(adamw(0.1).weight_decay(), 0.01);
   EXPECT_EQ(adamw(0.1).with_weight_decay(0).weight_decay(), 0);
   EXPECT_EQ(rms_prop(0.1).with_weight_decay(1e-4).weight_decay(), 1e-4);
-  expect_near(sequence(adam(0.1).with_weight_decay(0), 1), sequence(adam(0.1), 1));
+  EXPECT_EQ(own_rule().with_weight_decay(0).weight_decay(), 0);
   try {
-    adam(0.1).with_weight_decay(0.5);
+    own_rule().with_weight_decay(0.5);
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("the optimizer Adam takes no weight decay"),
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the optimizer Own takes no weight decay"),
                                     HasSubstr("0.5"), HasSubstr("adamw")));
   }
   for (const double decay : {-0.5, std::numeric_limits<double>::infinity()})

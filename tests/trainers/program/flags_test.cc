@@ -340,6 +340,10 @@ TEST(Flags, TakeWeightDecayAndTheLargestNorm) {
     EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
   EXPECT_THAT(refusal({"--clip_norm=1", "--trainer=async"}),
               AllOf(HasSubstr("--clip_norm=1"), HasSubstr("the trainer async combines none")));
+  EXPECT_EQ(parse({"--clip_value=0.5"}).trainer.clip_value, 0.5);
+  EXPECT_THAT(refusal({"--clip_value=1", "--trainer=async"}),
+              AllOf(HasSubstr("--clip_value=1"), HasSubstr("the trainer async combines none")));
+  EXPECT_THAT(refusal({"--clip_value=-1"}), HasSubstr("is not a finite number >= 0"));
 }
 
 TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
@@ -397,8 +401,11 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--lr_schedule",
                              "cosine:TO@UNTIL",
                              "--warmup_steps",
+                             "--optimizer",
+                             "--beta1",
                              "--weight_decay",
                              "--clip_norm",
+                             "--clip_value",
                              "--moving_average",
                              "--early_stop",
                              "--on_nonfinite",

@@ -25,6 +25,8 @@ Report example() {
                  .rss_before_plan_bytes = 5 << 20,
                  .peak_rss_bytes = 10 << 20},
       .update = {.allreduce_requested = "auto",
+                 .optimizer = "adamw",
+                 .optimizer_options = JsonValue::object().set("beta1", 0.5),
                  .learning_rate = "0.5, warm-up of 9 steps",
                  .weight_decay = 0.125,
                  .canonical = false},
@@ -75,6 +77,8 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("trainer"), "replicated");
   EXPECT_EQ(field("allreduce_requested"), "auto");
   EXPECT_EQ(field("canonical"), false);
+  EXPECT_EQ(field("optimizer"), "adamw");
+  EXPECT_EQ(field("optimizer_options"), (nlohmann::json{{"beta1", 0.5}}));
   EXPECT_EQ(field("learning_rate"), "0.5, warm-up of 9 steps");
   EXPECT_EQ(field("weight_decay"), 0.125);
   EXPECT_TRUE(field("async").is_null());

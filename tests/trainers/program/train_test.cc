@@ -376,12 +376,63 @@ TEST_F(TrainTest, TakesWeightDecayAndTheLargestNormFromItsFlags) {
   EXPECT_EQ(run({"--gradient_accumulation_steps=2"}, sgd(0.1))["gradient_accumulation_steps"], 2);
   EXPECT_TRUE(plain["tokens_per_second"].is_null() && plain["mfu"].is_null());
   EXPECT_EQ(run({"--recompute=fc0"}, sgd(0.1))["params_hash"], plain["params_hash"]);
-  Recipe adam_recipe = small_recipe();
-  adam_recipe.optimizer = adam(0.1);
-  const TrainResult refused = run_train({"--weight_decay=0.25"}, adam_recipe);
+  Recipe own_recipe = small_recipe();
+  own_recipe.optimizer =
+      Optimizer({.name = "Own", .rate = 0.5, .update = [](const Optimizer::Update& u) -> Node& {
+                   return u.gradient.node();
+                 }});
+  const TrainResult refused = run_train({"--weight_decay=0.25"}, own_recipe);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.error, AllOf(HasSubstr("--weight_decay=0.25: the optimizer Adam takes no "),
-                                   HasSubstr("lamb do")));
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("--weight_decay=0.25: the optimizer Own takes no "),
+                                   HasSubstr("lars do")));
+}
+
+TEST_F(TrainTest, TakesAnOptimizerByItsNameWithItsOptions) {
+  const auto run = [&](std::vector<std::string> flags, const Optimizer& optimizer) {
+    Recipe recipe = small_recipe();
+    recipe.optimizer = optimizer;
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run_train(flags, recipe).code, 0);
+    return report();
+  };
+  const auto expect_same = [&](const std::vector<std::string>& flags, const Optimizer& optimizer) {
+    SCOPED_TRACE(join(flags));
+    const nlohmann::json named = run(flags, sgd(0.1)), built = run({}, optimizer);
+    EXPECT_EQ(named["state_hash"], built["state_hash"]);
+    EXPECT_EQ(named["optimizer"], built["optimizer"]);
+    EXPECT_EQ(named["optimizer_options"], built["optimizer_options"]);
+    EXPECT_EQ(named["learning_rate"], built["learning_rate"]);
+  };
+  for (const std::string& name : optimizer_names())
+    if (name != "sgd") expect_same({"--optimizer=" + name}, make_optimizer(name));
+  expect_same({"--optimizer=lion", "--beta1=0.5", "--weight_decay=0.1", "--learning_rate=0.01"},
+              lion(0.01, {.beta1 = 0.5, .weight_decay = 0.1}));
+  expect_same({"--optimizer=momentum", "--nesterov=1", "--weight_decay=0.1",
+               "--weight_decay_form=decoupled"},
+              momentum(0.01, {.nesterov = true, .weight_decay = 0.1})
+                  .with_decay_form(DecayForm::kDecoupled));
+  // The program's own optimizer keeps its rate and its other options.
+  const Optimizer own = adam({.rate = 0.2, .beta1 = 0.5});
+  EXPECT_EQ(run({"--optimizer=adam", "--beta2=0.9"}, own)["state_hash"],
+            run({}, own.with_option("beta2", 0.9))["state_hash"]);
+  EXPECT_EQ(run({"--beta2=0.9"}, own)["optimizer_options"]["beta1"], 0.5);
+}
+
+TEST_F(TrainTest, RefusesOptionsThatTheOptimizerDoesNotHave) {
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"--momentum=0.5"}, "--momentum=0.5: the optimizer SGD has no option momentum"},
+      {{"--optimizer=lion", "--epsilon=0.1"},
+       "--epsilon=0.1: the optimizer Lion has no option epsilon; it has beta1, beta2"},
+      {{"--optimizer=lars", "--weight_decay_form=decoupled"},
+       "--weight_decay_form=decoupled: the optimizer LARS has one form of weight decay"},
+      {{"--optimizer=adamx"}, "there is no optimizer 'adamx', but there are sgd, momentum"},
+      {{"--optimizer=adam", "--beta1=1"}, "--beta1=1 is not a number >= 0 and below 1"},
+      {{"--optimizer=adam", "--weight_decay_form=both"}, "is neither coupled nor decoupled"}};
+  for (const auto& [flags, message] : refused) {
+    const TrainResult result = run_train(flags);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_THAT(result.error, HasSubstr(message));
+  }
 }
 
 TEST_F(TrainTest, NamesAScopeThatTheModelLacksAndThoseThatItHas) {

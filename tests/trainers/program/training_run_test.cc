@@ -114,6 +114,8 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   refused({"--learning_rate=0.5"}, small_recipe(), "the learning rate was 0.1 and is now 0.5");
   refused({"--weight_decay=0.25"}, small_recipe(), "the weight decay was none and is now 0.25");
   refused({"--clip_norm=0.5"}, small_recipe(), "(clip_norm) was 0 and is now 0.5");
+  refused({"--clip_value=0.5"}, small_recipe(), "(clip_value) was 0 and is now 0.5");
+  refused({"--optimizer=momentum", "--learning_rate=0.1"}, small_recipe(), "the optimizer was SGD");
   refused({"--uneven=weight"}, small_recipe(), "(uneven) was drop and is now weight");
   refused({"--moving_average=0.9"}, small_recipe(),
           "the moving average of weights (moving_average) was none and is now 0.9");

@@ -15,7 +15,11 @@
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan_kernels/fused_update_kernel.h"
 #include "belfry/ops/all_reduce.h"
+#include "belfry/ops/updates/adagrad_update.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/ams_grad_update.h"
+#include "belfry/ops/updates/lars_update.h"
+#include "belfry/ops/updates/lion_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -133,9 +137,18 @@ class Bucket {
                              {.weight_decay = 0.1, .form = MomentumForm::kNesterov});
     if (optimizer == "rms_prop")
       return rms_prop_update(w, make("m"), make("v"), sum, rate, {.weight_decay = 0.1});
+    if (optimizer == "adagrad")
+      return adagrad_update(w, make("m"), sum, rate, {.weight_decay = 0.1});
+    if (optimizer == "lion") return lion_update(w, make("m"), sum, rate, {.weight_decay = 0.1});
+    const Output norm = constant(graph_, 2, DType::kF64);
+    if (optimizer == "lars")
+      return lars_update(w, make("m"), norm, norm, sum, rate, {.weight_decay = 0.1});
+    const Output step = constant(graph_, 3, DType::kI64);
+    if (optimizer == "amsgrad")
+      return ams_grad_update(w, make("m"), make("v"), make("most"), step, sum, rate,
+                             {.weight_decay = 0.1});
     const double decay = optimizer == "adamw" ? 0.1 : 0;
-    return adam_update(w, make("m"), make("v"), constant(graph_, 3, DType::kI64), sum, rate,
-                       {.weight_decay = decay});
+    return adam_update(w, make("m"), make("v"), step, sum, rate, {.weight_decay = decay});
   }
 
   Graph graph_;
@@ -168,8 +181,9 @@ TEST(FusedKernel, IsEnteredForEachOpThatGpusFuse) {
 }
 
 TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
-  for (const std::string optimizer : {"sgd", "sgd_decay", "momentum", "nesterov", "rms_prop",
-                                      "adam", "adamw", "assign", "scaled", "any"})
+  for (const std::string optimizer :
+       {"sgd", "sgd_decay", "momentum", "nesterov", "rms_prop", "adam", "adamw", "amsgrad",
+        "adagrad", "lion", "lars", "assign", "scaled", "any"})
     for (const int towers : {1, 2, 3, 8, 9, 24}) {
       SCOPED_TRACE(cat(optimizer, " of ", towers, " towers"));
       expect_host_bits(Bucket(optimizer, towers, kSizes));
