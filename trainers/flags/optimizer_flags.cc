@@ -33,6 +33,23 @@ OptionRow optimizer_row(std::string name, std::string unit, std::string text, st
           .elsewhere = std::move(elsewhere)};
 }
 
+Option<OptimizerFlags> group_option() {
+  auto option = parsed(
+      &OptimizerFlags::groups, parse_groups,
+      optimizer_row(
+          "group", "PATTERN:SETTINGS",
+          "what is special about variables whose name, or a scope that they lie below, is like the "
+          "pattern, in which a star stands for any characters. Settings, with commas between: "
+          "rate=X multiplies the rate of the schedule, weight_decay=X replaces the weight decay, "
+          "freeze does not train them, most_rank=N leaves out those of more than N dimensions. Of "
+          "several flags, or groups with ; between, the first that fits a variable counts, e.g. "
+          "'head:rate=10' or '*:most_rank=1,weight_decay=0'",
+          "the program's"),
+      [](const std::vector<VariableGroup>& groups) { return text_of_groups(groups); });
+  option.separator = ';';
+  return option;
+}
+
 Option<OptimizerFlags> warmup_option() {
   auto option = whole_number(
       &OptimizerFlags::warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
@@ -61,6 +78,7 @@ Options<OptimizerFlags> optimizer_options() {
                  "and rms_prop add it to gradients, adamw and lamb take it by themselves and leave "
                  "biases alone, adam takes none; 0: none",
                  "the program's", {"wd"})),
+      group_option(),
       number(
           &OptimizerFlags::moving_average, "a number >= 0 and below 1",
           [](double x) { return x >= 0 && x < 1; },
@@ -81,6 +99,12 @@ Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags) {
   Optimizer made = optimizer.with_rate(rate_of(flags, optimizer));
   if (const std::optional<double> decay = flags.weight_decay)
     made = as_flag(cat("--weight_decay=", *decay), [&] { return made.with_weight_decay(*decay); });
+  if (!flags.groups.empty()) {
+    std::vector<VariableGroup> groups = flags.groups;
+    groups.insert(groups.end(), made.groups().begin(), made.groups().end());
+    made = as_flag(cat("--group=", text_of_groups(flags.groups)),
+                   [&] { return made.with_groups(std::move(groups)); });
+  }
   if (flags.moving_average)
     made = made.with_averages(
         {.decay = *flags.moving_average, .counts_updates = flags.moving_average_warmup});

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/trainers/optimizers/variable_groups.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/util/learning_rate.h"
 
@@ -50,10 +51,10 @@ class Optimizer {
     std::span<const Variable> slots;  // one per Rule::slots
     Output gradient;
     Output factor;  // by which the gradient is multiplied (ScaledGradient); empty: 1
-    Output rate;    // scalar of the variable's dtype
+    Output rate;    // scalar of the variable's dtype, times the rate of its group
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
-    double weight_decay;  // Rule::weight_decay
+    double weight_decay;  // that of its group, or Rule::weight_decay
     // 0: the whole variable is updated. Else slots and gradient are rows of a part of it, which
     // begins with this element, counted from 1. Only a rule that takes_parts gets such. Its ops
     // have it among their options as a PartFrom, which is in no fingerprint of a run.
@@ -73,6 +74,8 @@ class Optimizer {
     // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
+    // Whose weight decay stands in the place of weight_decay where with_groups() gives none.
+    std::vector<VariableGroup> groups = {};
     // Heeds Update::part_from: element i of a variable changes by element i of gradient and slots
     // alone, and by Update::norms.
     bool takes_parts = false;
@@ -88,6 +91,7 @@ class Optimizer {
   explicit operator bool() const { return static_cast<bool>(rule_.update); }
   const LearningRate& rate() const { return rule_.rate; }
   const std::optional<WeightAverages>& averages() const { return averages_; }
+  const std::vector<VariableGroup>& groups() const { return groups_; }
   const std::string& name() const { return rule_.name; }
   // Whether it can apply gradients of a scaled loss (Rule::takes_loss_scale).
   bool takes_loss_scale() const { return rule_.takes_loss_scale; }
@@ -99,6 +103,11 @@ class Optimizer {
   // The same rule with another weight decay, 0 for none. Throws InvalidArgument for a rule that
   // takes none (Rule::takes_weight_decay), and unless it is finite and at least 0.
   Optimizer with_weight_decay(double weight_decay) const;
+  // The same rule with groups of variables, in the place of those that it had. Updates heed their
+  // rates and weight decays. A Trainer freezes those that say so; around the model of another
+  // program stands a VariableScope with a FreezingGetter. Throws InvalidArgument as check_groups()
+  // does, and for a weight decay that the rule does not take.
+  Optimizer with_groups(std::vector<VariableGroup> groups) const;
   // The same rule, whose updates move the averages of what they update, too (weight_averages.h).
   // Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -120,7 +129,7 @@ class Optimizer {
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
   // variable has slots of this name already and they are not to be reused; and for an `unscaling`
-  // that the rule does not heed.
+  // that the rule does not heed; and for a gradient of a variable that a group freezes.
   Node& apply(std::span<const Gradient> gradients, At at = {},
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
@@ -149,7 +158,10 @@ class Optimizer {
   void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
 
+  double weight_decay_of(Variable variable) const;
+
   Rule rule_;
+  std::vector<VariableGroup> groups_;
   std::optional<WeightAverages> averages_;
 };
 
@@ -200,8 +212,8 @@ struct AdamWOptions {
 };
 
 // AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w.
-// Variables of rank 0 and 1, such as biases and the gains of norms, do not decay. Slots "AdamW" (m)
-// and "AdamW_1" (v).
+// Its group "*:most_rank=1,weight_decay=0" spares variables of rank 0 and 1, such as biases and the
+// gains of norms. Slots "AdamW" (m) and "AdamW_1" (v).
 Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
 struct LambOptions {
@@ -210,7 +222,7 @@ struct LambOptions {
 };
 
 // LAMB, for large batches (You et al. 2020): u is a step of Adam, with corrected moments, plus
-// weight_decay * w but for variables of rank 0 and 1; w -= rate * norm(w) / norm(u) * u. Each
+// weight_decay * w, with the group of adamw(); w -= rate * norm(w) / norm(u) * u. Each
 // variable has a ratio of its own (trust_ratio.h), of norms whose bits do not depend on devices
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});

@@ -12,6 +12,9 @@
 namespace belfry {
 namespace {
 
+// Biases and the gains of norms do not decay.
+const VariableGroup kSparesVectors{.pattern = "*", .weight_decay = 0, .most_rank = 1};
+
 // What an update changes, as it was before.
 Output updated_elements(const Optimizer::Update& u) {
   const Output whole = u.variable;
@@ -108,10 +111,11 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .groups = {kSparesVectors},
                     .takes_parts = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       AdamUpdateOptions own = factors;
-                      if (u.variable.shape().rank() >= 2) own.weight_decay = u.weight_decay;
+                      own.weight_decay = u.weight_decay;
                       own.part_from = u.part_from;
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, own, u.at);
@@ -134,8 +138,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                                         {u.gradient, u.factor}, one, factors, u.at)
                                 .output();
     const Output value = updated_elements(u);
-    const bool decays = u.weight_decay != 0 && u.variable.shape().rank() >= 2;
-    const Output direction = decays ? value * u.weight_decay - negative : -negative;
+    const Output direction = u.weight_decay != 0 ? value * u.weight_decay - negative : -negative;
     const std::vector<Output> tensors{value, direction}, norms = u.norms(tensors);
     const Output ratio = trust_ratio(norms[0], norms[1], u.factor, "trust_ratio");
     return sgd_update(u.variable, {direction, ratio}, u.rate, {.part_from = u.part_from}, u.at);
@@ -147,6 +150,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .groups = {kSparesVectors},
                     .takes_parts = true,
                     .update = update});
 }

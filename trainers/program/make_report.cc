@@ -41,6 +41,7 @@ Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   return {.allreduce_requested = trainer.built().choice().empty() ? allreduce : "auto",
           .learning_rate = made.optimizer.rate().str(),
           .weight_decay = made.optimizer.weight_decay(),
+          .groups = text_of_groups(made.optimizer.groups()),
           .canonical = is_canonical({flags.kind, allreduce}, trainer.built())};
 }
 

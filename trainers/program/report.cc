@@ -35,7 +35,8 @@ void Report::Update::add_to(JsonValue& json) const {
   json.set("allreduce_requested", or_null(allreduce_requested))
       .set("canonical", canonical)
       .set("learning_rate", learning_rate)
-      .set("weight_decay", weight_decay);
+      .set("weight_decay", weight_decay)
+      .set("group", or_null(groups));
 }
 
 void Report::Batches::add_to(JsonValue& json) const {

@@ -31,6 +31,7 @@ struct Report {
     std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
     std::string learning_rate;        // LearningRate::str()
     double weight_decay = 0;
+    std::string groups;  // text_of_groups() those of the optimizer; the member is "group"
     // Whether this trainer and strategy give, for so many devices, the bits of the canonical sum,
     // and so of all other canonical ones.
     bool canonical = true;

@@ -436,6 +436,8 @@ void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
     chosen.set("learning_rate", rate.str());
   chosen.set("optimizer", optimizer.name());
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
+  if (flags.optimizer.groups.empty() && !optimizer.groups().empty())
+    chosen.set("group", text_of_groups(optimizer.groups()));
   // Comes last, as people read it last.
   JsonValue config = JsonValue::object();
   for (const auto& [name, value] : flags.config.members())

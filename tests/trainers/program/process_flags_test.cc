@@ -66,6 +66,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
       {"--lr_schedule=cosine", "rank 0 lacks --lr_schedule, which is cosine there"},
       {"--warmup_steps=5", "--warmup_steps is 5 there, and 0 in rank 0"},
       {"--weight_decay=0.1", "--weight_decay is 0.1 there, and 0 in rank 0"},
+      {"--group=fc0:rate=2", "rank 0 lacks --group, which is fc0:rate=2 there"},
       {"--clip_norm=1", "--clip_norm is 1 there, and 0 in rank 0"},
       {"--moving_average=0.9", "rank 0 lacks --moving_average, which is 0.9 there"},
       {"--epochs=2", "--epochs is 2 there, and 1 in rank 0"},
