@@ -19,6 +19,7 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/shape_of.h"
 #include "belfry/ops/split.h"
+#include "belfry/ops/stop_gradient.h"
 
 namespace belfry {
 namespace {
@@ -44,9 +45,10 @@ struct LayerScope {
 DType variable_dtype(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
 DType variable_dtype(Output x) { return variable_dtype(x.dtype()); }
 
-Output add_bias(Tower& tower, Output x, At at) {
-  const Variable b = variable(tower.graph(), "b", {x.shape().back()},
-                              {.dtype = variable_dtype(x), .initializer = init::zeros()}, at);
+Output add_bias(Tower& tower, Output x, bool trainable, At at) {
+  const Variable b = variable(
+      tower.graph(), "b", {x.shape().back()},
+      {.dtype = variable_dtype(x), .initializer = init::zeros(), .trainable = trainable}, at);
   return x + cast(b, x.dtype());
 }
 
@@ -59,11 +61,23 @@ void require_channels(std::string_view what, std::string_view name, Output x, st
                 cat("the last dimension of ", x.type(), " must be known"));
 }
 
+// The first value of the gains of a normalisation.
+template <class Layer>
+Initializer gamma_of(const Layer& layer) {
+  return layer.gamma ? layer.gamma : init::ones();
+}
+
 // A variable with one factor per column of x.
-Variable column_variable(Tower& tower, std::string_view name, Output x, const Initializer& given,
-                         const Initializer& otherwise, SourceLine site) {
+Variable column_variable(Tower& tower, std::string_view name, Output x, const Initializer& init,
+                         bool trainable, SourceLine site) {
   return variable(tower.graph(), name, {x.shape().back()},
-                  {.dtype = x.dtype(), .initializer = given ? given : otherwise}, site);
+                  {.dtype = x.dtype(), .initializer = init, .trainable = trainable}, site);
+}
+
+Variable moment_variable(Tower& tower, std::string_view name, const Shape& shape, DType dtype,
+                         double initial, At at) {
+  return variable(tower.graph(), name, shape,
+                  {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
 }
 
 // The averages of a batch norm layer are one copy for all towers: tower 0's, or those that a
@@ -84,8 +98,7 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
     return found;
   }
   HostScope host(graph, tower.device().merged_with(enclosing_device(graph)));
-  return variable(graph, name, shape,
-                  {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
+  return moment_variable(tower, name, shape, dtype, initial, at);
 }
 
 // How many values per channel the moments of x cover, if known.
@@ -138,16 +151,17 @@ Output convolution_layer(Tower& tower, std::string_view what, std::string_view n
   const bool transposed = op == ConvolutionOp{conv2d_transpose};
   const std::int64_t from = transposed ? channels : layer.filters;
   const std::int64_t to = transposed ? layer.filters : channels;
-  const Variable w =
-      variable(tower.graph(), "W", {from, layer.kernel, layer.kernel, to / layer.groups},
-               {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
+  const Variable w = variable(
+      tower.graph(), "W", {from, layer.kernel, layer.kernel, to / layer.groups},
+      {.dtype = variable_dtype(x), .initializer = layer.init, .trainable = layer.trainable},
+      at.site);
   const Output y = op(x, cast(w, x.dtype()),
                       {.stride = layer.stride,
                        .padding = layer.padding,
                        .dilation = layer.dilation,
                        .groups = layer.groups},
                       at.site);
-  return layer.bias ? add_bias(tower, y, at.site) : y;
+  return layer.bias ? add_bias(tower, y, layer.trainable, at.site) : y;
 }
 
 }  // namespace
@@ -165,20 +179,38 @@ Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At
   require_layer(layer.units > 0, "dense", name, at.site,
                 cat("needs at least 1 unit, not ", layer.units));
   LayerScope scope(tower, "dense", name, at);
-  const Variable w = variable(tower.graph(), "W", {x.shape().back(), layer.units},
-                              {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
+  const Variable w = variable(
+      tower.graph(), "W", {x.shape().back(), layer.units},
+      {.dtype = variable_dtype(x), .initializer = layer.init, .trainable = layer.trainable},
+      at.site);
   const Output y = matmul(x, cast(w, x.dtype()), {}, at.site);
-  return layer.bias ? add_bias(tower, y, at.site) : y;
+  return layer.bias ? add_bias(tower, y, layer.trainable, at.site) : y;
 }
 
 namespace {
+
+// Nothing moves the averages of a frozen layer, so each tower has a copy of them where it computes,
+// as of other variables. The layer is a constant to differentiation but for x.
+Output frozen_batch_norm(Tower& tower, Output x, Variable gamma, Variable beta,
+                         const BatchNormLayer& layer, At at) {
+  const Shape shape{x.shape().back()};
+  const auto average = [&](std::string_view name, double initial) {
+    return moment_variable(tower, name, shape, x.dtype(), initial, at.site);
+  };
+  const Variable mean = average("mean/EMA", 0), variance = average("variance/EMA", 1);
+  return batch_norm_inference(x, stop_gradient(gamma), stop_gradient(beta), stop_gradient(mean),
+                              stop_gradient(variance), {.epsilon = layer.epsilon}, at.site);
+}
 
 // x is of f32 or f64. `given` is what it was cast from.
 Output wide_batch_norm(Tower& tower, Output x, Output given, const BatchNormLayer& layer, At at) {
   const Shape shape{x.shape().back()};
   const DType dtype = x.dtype();
-  const Variable gamma = column_variable(tower, "gamma", x, layer.gamma, init::ones(), at.site);
-  const Variable beta = column_variable(tower, "beta", x, {}, init::zeros(), at.site);
+  const Variable gamma =
+      column_variable(tower, "gamma", x, gamma_of(layer), layer.trainable, at.site);
+  const Variable beta = column_variable(tower, "beta", x, init::zeros(), layer.trainable, at.site);
+  const bool frozen = !gamma.trainable() && !beta.trainable();
+  if (frozen && tower.is_training()) return frozen_batch_norm(tower, x, gamma, beta, layer, at);
   const Variable mean = average(tower, "mean/EMA", shape, dtype, 0, at.site);
   const Variable variance = average(tower, "variance/EMA", shape, dtype, 1, at.site);
   if (!tower.is_training())
@@ -225,8 +257,10 @@ Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer 
   require_channels("layer_norm", name, x, x.shape().rank(), at.site);
   LayerScope scope(tower, "layer_norm", name, at);
   const Output wide = cast(x, variable_dtype(x));
-  const Variable gamma = column_variable(tower, "gamma", wide, layer.gamma, init::ones(), at.site);
-  const Variable beta = column_variable(tower, "beta", wide, {}, init::zeros(), at.site);
+  const Variable gamma =
+      column_variable(tower, "gamma", wide, gamma_of(layer), layer.trainable, at.site);
+  const Variable beta =
+      column_variable(tower, "beta", wide, init::zeros(), layer.trainable, at.site);
   return cast(layer_norm(wide, gamma, beta, {.epsilon = layer.epsilon}, at.site), x.dtype());
 }
 
@@ -234,7 +268,8 @@ Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer laye
   require_channels("rms_norm", name, x, x.shape().rank(), at.site);
   LayerScope scope(tower, "rms_norm", name, at);
   const Output wide = cast(x, variable_dtype(x));
-  const Variable gamma = column_variable(tower, "gamma", wide, layer.gamma, init::ones(), at.site);
+  const Variable gamma =
+      column_variable(tower, "gamma", wide, gamma_of(layer), layer.trainable, at.site);
   return cast(rms_norm(wide, gamma, {.epsilon = layer.epsilon}, at.site), x.dtype());
 }
 
@@ -245,7 +280,8 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
   LayerScope scope(tower, "embedding", name, at);
   const Variable table = variable(tower.graph(), "table", {layer.rows, layer.width},
                                   {.dtype = variable_dtype(layer.dtype),
-                                   .initializer = layer.init ? layer.init : init::normal(0.02)},
+                                   .initializer = layer.init ? layer.init : init::normal(0.02),
+                                   .trainable = layer.trainable},
                                   at.site);
   return cast(gather(table, ids, at.site), layer.dtype);
 }
@@ -271,11 +307,14 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x,
   require_layer(layer.heads > 0 && width % layer.heads == 0, kWhat, name, at.site,
                 cat(layer.heads, " heads do not divide the width of ", x.type()));
   LayerScope scope(tower, kWhat, name, at);
-  const DenseLayer into{
-      .units = static_cast<int>(3 * width), .bias = layer.bias, .init = layer.init};
+  const DenseLayer into{.units = static_cast<int>(3 * width),
+                        .bias = layer.bias,
+                        .init = layer.init,
+                        .trainable = layer.trainable};
   const DenseLayer out{.units = static_cast<int>(width),
                        .bias = layer.bias,
-                       .init = layer.out ? layer.out : layer.init};
+                       .init = layer.out ? layer.out : layer.init,
+                       .trainable = layer.trainable};
   std::vector<Output> qkv = split(project(tower, "qkv", x, into, at), 3, 2, at.site);
   if (layer.rotary)
     for (Output* turned : {&qkv[0], &qkv[1]})

@@ -5,7 +5,8 @@
 // an error naming both lines, unless the variable scope allows sharing
 // (VariableReuse::kCreateOrGet). Variables have x's dtype; for x of f16 and bf16 they are f32.
 // Layers compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes record
-// the line that called the layer.
+// the line that called the layer. A layer that is not `trainable` is frozen: its variables are
+// weights, but have no gradients. A VariableGetter around it may freeze them, too.
 #pragma once
 #include <string_view>
 
@@ -24,6 +25,7 @@ struct ConvLayer {
   Padding padding = Padding::kSame;
   int dilation = 1;  // pixels from one tap of the kernel to the next, both ways
   int groups = 1;    // of channels, which divide C and filters (conv2d.h); C: depthwise
+  bool trainable = true;
 };
 
 // x [N,H,W,C] -> [N,H',W',filters]. Variables W [filters,kernel,kernel,C/groups] and b [filters].
@@ -37,6 +39,7 @@ struct DenseLayer {
   int units = 0;  // required
   bool bias = true;
   Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
+  bool trainable = true;
 };
 
 // x [N,in] -> [N,units] = x W + b. Variables W [in,units] and b [units]. `in` must be known.
@@ -47,6 +50,7 @@ struct BatchNormLayer {
   double epsilon = 1e-5;  // added to the variance
   bool synchronised = false;
   Initializer gamma = {};  // ones by default
+  bool trainable = true;
 };
 
 // Normalises the last dimension of x [...,C]: gamma * (x - mean) / sqrt(variance + epsilon) + beta.
@@ -57,14 +61,16 @@ struct BatchNormLayer {
 // synchronised, training towers use the mean and variance of the batches of all towers, combined
 // exactly (ops/normalization/batch_statistics.h). Every tower must then apply its synchronised
 // layers in the same order, and one call after replicate() must take the gradients of all towers'
-// losses. Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained, one
-// copy for all towers, on /cpu:0.
+// losses. If neither gamma nor beta is trained, training towers use the moving averages, too, and
+// nothing moves them. Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not
+// trained, one copy for all towers, on /cpu:0.
 Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer = {},
                   At at = {});
 
 struct LayerNormLayer {
   double epsilon = 1e-5;   // added to the variance
   Initializer gamma = {};  // ones by default
+  bool trainable = true;
 };
 
 // Normalises each row of x [n,...,C] separately (ops/normalization/layer_norm.h), the same way in
@@ -75,6 +81,7 @@ Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer 
 struct RmsNormLayer {
   double epsilon = 1e-6;   // added to the mean square
   Initializer gamma = {};  // ones by default
+  bool trainable = true;
 };
 
 // Divides each row of x [n,...,C] by the root of its mean square. Variable gamma [C].
@@ -85,6 +92,7 @@ struct EmbeddingLayer {
   int width = 0;              // required: elements of a row
   Initializer init = {};      // of the table; normal with deviation 0.02 by default
   DType dtype = DType::kF32;  // of the result, and of the table unless it is f16 or bf16
+  bool trainable = true;
 };
 
 // ids [...] i32 or i64 -> [...,width]: the rows of the table with these numbers. A run fails if an
@@ -99,6 +107,7 @@ struct SelfAttentionLayer {
   double base = 10000;    // of the rotations
   Initializer init = {};  // of qkv/W; Glorot uniform by default
   Initializer out = {};   // of out/W; `init` by default
+  bool trainable = true;
 };
 
 // x [N,time,width] -> y like x: a projection to queries, keys and values side by side, attention of

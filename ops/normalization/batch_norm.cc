@@ -1,5 +1,6 @@
 #include "belfry/ops/normalization/batch_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "belfry/framework/base/require.h"
@@ -12,6 +13,9 @@
 #include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/normalization/moments.h"
 #include "belfry/ops/normalization/normalise.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/sqrt.h"
+#include "belfry/ops/stop_gradient.h"
 
 namespace belfry {
 namespace {
@@ -64,7 +68,15 @@ std::vector<Output> train_gradient(const Node& node, std::span<const Output> gra
   return {grad.output(0), grad.output(1), grad.output(2)};
 }
 
+bool is_constant(const Output& input) { return &input.node().op() == &kStopGradient; }
+
+// Where all else is constant, the gradient of x needs no x, which is then not kept.
 std::vector<Output> inference_gradient(const Node& node, std::span<const Output> grads) {
+  if (std::ranges::all_of(node.inputs().subspan(1), is_constant)) {
+    const double epsilon = node.options<BatchNormOptions>().epsilon;
+    const Output scale = node.input(1) / sqrt(node.input(4) + epsilon);
+    return {grads[0] * scale, {}, {}, {}, {}};
+  }
   Node& grad =
       node.graph().add(kBatchNormInferenceGrad,
                        {grads[0], node.input(0), node.input(1), node.input(3), node.input(4)}, {},

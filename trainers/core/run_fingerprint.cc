@@ -202,6 +202,7 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"files", "the training data"},
     {"checksum", "the training data"},
     {"weight_decay", "the weight decay"},
+    {"group", "the list of groups of variables (group)"},
     {kTrained, "the set of trained variables"},
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
@@ -335,7 +336,7 @@ std::string other_training(const JsonValue& before, const JsonValue& now) {
   if (differing.empty()) return "";
   return cat("the set of trained variables has changed: '", shown(differing[0]), "' was ",
              then.contains(differing[0]) ? "trained, and is not now" : "not trained, and is now",
-             " (VariableOptions::trainable, which a VariableGetter may have set)");
+             " (VariableOptions::trainable, which a layer or a VariableGetter may have set)");
 }
 
 std::string text_of_member(const JsonValue& fingerprint, const FingerprintMember& member) {
@@ -381,6 +382,8 @@ JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& pr
   // Absent where there is none.
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
     fingerprint.set("weight_decay", cat(decay));
+  if (const auto& groups = options.optimizer.groups(); !groups.empty())
+    fingerprint.set("group", text_of_groups(groups));
   add_data(built.train_data(), fingerprint);
   return fingerprint;
 }

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/step_builder.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -55,6 +56,12 @@ VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& ki
   return on_host ? VariablePolicy::kOnHost : kind.variables;
 }
 
+// The tower function has been called.
+void require_groups(const Tower& tower, std::span<const VariableGroup> groups) {
+  const std::string why = refusal_of_groups(groups, tower.variables());
+  require_option<OptionMistake>(why.empty(), "group", "=", why);
+}
+
 // For towers that run free.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                    GradientRows gradients) {
@@ -83,16 +90,20 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   const bool free = options.kind.runs_free(trainer);
   const double initial = initial_gradient_of(graph, options);
   result.loss_scale = make_loss_scale(graph, trainer);
+  const std::vector<VariableGroup>& groups = trainer.optimizer.groups();
+  FreezingGetter frozen(groups);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
         tower.is_training() ? rows_of_all(options.forms, tower.options().index) : kUnknownSize;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(trainer.precision));
+      const VariableScope freezing(graph, frozen);
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
       naming_part("the tower function", [&] { tower.loss(trainer.model(tower, inputs)); });
     }
+    if (tower.is_training()) require_groups(tower, groups);
     if (tower.is_training() && !graph.open())
       gradients.push_back(
           compute_gradients(tower.loss(), tower.trainables(),

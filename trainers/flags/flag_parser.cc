@@ -133,9 +133,9 @@ class FlagParser::Reader {
       const std::string_view argument = arguments_[next_++];
       const bool dash = argument.size() > 1 && argument[0] == '-';
       if (dash && argument[1] != '-') {
-        line.add(letter(argument));
+        add_to(line, letter(argument));
       } else if (dash && argument.size() > 2) {
-        line.add(name(argument));
+        add_to(line, name(argument));
       } else {
         require<FlagError>(!state_.arguments.empty() && !argument.empty() && argument[0] != '-',
                            "'", shown(argument), "' is ", state_.wanted());
@@ -161,6 +161,12 @@ class FlagParser::Reader {
   }
 
  private:
+  void add_to(WrittenFlags& line, WrittenFlag flag) const {
+    const auto row = std::ranges::find(state_.rows, flag.name, &OptionRow::name);
+    const char separator = row == state_.rows.end() ? '\0' : row->separator;
+    separator ? line.append(std::move(flag), separator) : line.add(std::move(flag));
+  }
+
   // "-n8", "-n=8" or "-n".
   WrittenFlag letter(std::string_view argument) {
     const auto found = state_.letters.find(argument[1]);

@@ -15,8 +15,9 @@ struct FlagSpelling;
 struct OptionRow;
 
 // Reads --name=value and --name value. `-` and `_` are alike in names, and the last of several
-// values wins. A flag with a letter is also read as -n value, -nvalue and -n=value. parse() sets
-// the variables of flags in the order in which the flags were added.
+// values wins, unless the row has a separator, which joins them. A flag with a letter is also read
+// as -n value, -nvalue and -n=value. parse() sets the variables of flags in the order in which the
+// flags were added.
 class FlagParser {
  public:
   FlagParser(std::string description, std::string program);

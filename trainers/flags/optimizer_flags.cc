@@ -57,6 +57,23 @@ OptionRow optimizer_row(std::string name, std::string unit, std::string text, st
           .elsewhere = std::move(elsewhere)};
 }
 
+Option<OptimizerFlags> group_option() {
+  auto option = parsed(
+      &OptimizerFlags::groups, parse_groups,
+      optimizer_row(
+          "group", "PATTERN:SETTINGS",
+          "what is special about variables whose name, or a scope that they lie below, is like the "
+          "pattern, in which a star stands for any characters. Settings, with commas between: "
+          "rate=X multiplies the rate of the schedule, weight_decay=X replaces the weight decay, "
+          "freeze does not train them, most_rank=N leaves out those of more than N dimensions. Of "
+          "several flags, or groups with ; between, the first that fits a variable counts, e.g. "
+          "'head:rate=10' or '*:most_rank=1,weight_decay=0'",
+          "the program's"),
+      [](const std::vector<VariableGroup>& groups) { return text_of_groups(groups); });
+  option.separator = ';';
+  return option;
+}
+
 Option<OptimizerFlags> warmup_option() {
   auto option = whole_number(
       &OptimizerFlags::warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
@@ -157,6 +174,7 @@ Options<OptimizerFlags> optimizer_options() {
                  "0: none",
                  "the program's, or the optimizer's", {"wd"})),
       weight_decay_form_option(),
+      group_option(),
       number(
           &OptimizerFlags::moving_average, "a number >= 0 and below 1",
           [](double x) { return x >= 0 && x < 1; },
@@ -173,9 +191,20 @@ Options<OptimizerFlags> optimizer_options() {
                  "false"))};
 }
 
+namespace {
+
+// What belongs to the model, not to the rule, stays.
+Optimizer in_place_of(const Optimizer& optimizer, Optimizer other) {
+  other = as_flag(cat("--optimizer=", other.kind()),
+                  [&] { return other.with_groups(optimizer.groups()); });
+  return optimizer.averages() ? other.with_averages(*optimizer.averages()) : other;
+}
+
+}  // namespace
+
 Optimizer chosen_optimizer(const Optimizer& optimizer, const OptimizerFlags& flags) {
   const bool is_other = !flags.optimizer.empty() && flags.optimizer != optimizer.kind();
-  Optimizer made = is_other ? make_optimizer(flags.optimizer) : optimizer;
+  Optimizer made = is_other ? in_place_of(optimizer, make_optimizer(flags.optimizer)) : optimizer;
   for (const auto& [name, field] : kOptimizerOptions)
     if (const std::optional<double> value = flags.*field)
       made = as_flag(cat("--", name, "=", *value), [&] { return made.with_option(name, *value); });
@@ -185,6 +214,12 @@ Optimizer chosen_optimizer(const Optimizer& optimizer, const OptimizerFlags& fla
     made = as_flag(
         cat("--weight_decay_form=", *form == DecayForm::kDecoupled ? "decoupled" : "coupled"),
         [&] { return made.with_decay_form(*form); });
+  if (!flags.groups.empty()) {
+    std::vector<VariableGroup> groups = flags.groups;
+    groups.insert(groups.end(), made.groups().begin(), made.groups().end());
+    made = as_flag(cat("--group=", text_of_groups(flags.groups)),
+                   [&] { return made.with_groups(std::move(groups)); });
+  }
   return made;
 }
 

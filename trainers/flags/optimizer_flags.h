@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "belfry/trainers/optimizers/optimizer.h"
 #include "belfry/trainers/options/option.h"
@@ -20,6 +21,7 @@ struct OptimizerFlags {
   std::optional<DecayForm> weight_decay_form;
   std::optional<RateSchedule> lr_schedule;
   std::int64_t warmup_steps = 0;
+  std::vector<VariableGroup> groups;     // before those of the program
   std::optional<double> moving_average;  // the decay
   bool moving_average_warmup = false;    // WeightAverages::counts_updates
 };
@@ -27,9 +29,9 @@ struct OptimizerFlags {
 Options<OptimizerFlags> optimizer_options();
 
 // The optimizer that the flags name, with its usual rate and options, or else `optimizer`; with the
-// options and weight decay of the flags, which leave the rate alone. One that the flags name, and
-// that `optimizer` is, is that one. Throws FlagError, naming the flag, for options and forms of
-// weight decay that it does not take.
+// options, weight decay and groups of the flags, which leave the rate alone. One that the flags
+// name, and that `optimizer` is, is that one. Throws FlagError, naming the flag, for options, forms
+// of weight decay and groups that it does not take.
 Optimizer chosen_optimizer(const Optimizer& optimizer, const OptimizerFlags& flags);
 
 // chosen_optimizer() with all changes of the flags. --learning_rate replaces its rate;

@@ -16,6 +16,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/weights.h"
+#include "belfry/ops/arithmetic.h"
 #include "belfry/ops/updates/global_norm.h"
 #include "belfry/towers/moving_average.h"
 
@@ -128,8 +129,28 @@ Optimizer Optimizer::with_option(std::string_view name, double value) const {
   changed.rule_.rate = rule_.rate;
   changed.rule_.weight_decay = rule_.weight_decay;
   changed.rule_.decay_form = rule_.decay_form;
+  changed.groups_ = groups_;
   changed.averages_ = averages_;
   return changed;
+}
+
+Optimizer Optimizer::with_groups(std::vector<VariableGroup> groups) const {
+  check_groups(groups);
+  for (const VariableGroup& group : groups)
+    require(rule_.takes_weight_decay || group.weight_decay.value_or(0) == 0, "the group ",
+            group.str(), " has a weight decay, and the optimizer ", rule_.name,
+            " takes none (Optimizer::Rule::takes_weight_decay); leave it out");
+  Optimizer copy = *this;
+  copy.groups_ = std::move(groups);
+  return copy;
+}
+
+double Optimizer::weight_decay_of(Variable variable) const {
+  for (const std::vector<VariableGroup>* const groups : {&groups_, &rule_.groups}) {
+    const VariableGroup* const own = group_of(*groups, variable.logical_name(), variable.shape());
+    if (own && own->weight_decay) return *own->weight_decay;
+  }
+  return rule_.weight_decay;
 }
 
 Optimizer Optimizer::with_averages(WeightAverages averages) const {
@@ -158,11 +179,26 @@ struct Optimizer::Shared {
     return order == UpdateOrder::kOneByOne ? last[&written.node()] : kNone;
   }
 
+  // The rate of a row times that of a variable's group.
+  Output rate(Variable variable, double factor, SourceLine site) {
+    const Output of_row = row_rates[variable.dtype()];
+    if (factor == 1) return of_row;
+    Output& rate = group_rates[{variable.dtype(), factor}];
+    if (!rate) {
+      const ControlDependencies none(of_row.graph(), nullptr);
+      const HostScope host(of_row.graph(), {}, site);
+      rate = mul(of_row, constant(of_row.graph(), factor, of_row.dtype(), "factor"),
+                 At("group_rate", site));
+    }
+    return rate;
+  }
+
   UpdateOrder order;
   OptimizerSlots make_or_reuse;  // variables of slots and counters
   const Unscaling& unscaling;
   const UpdatedParts* parts = nullptr;
-  std::map<DType, Output> rates = {};
+  std::map<DType, Output> row_rates = {};
+  std::map<std::pair<DType, double>, Output> group_rates = {};  // those other than the row's
   Variable counter = {};
   Variable update_counter = {};                             // of averages that count
   std::map<DType, Output> average_steps = {};               // of the present row
@@ -223,7 +259,7 @@ Node& Optimizer::apply_row(std::span<const Gradient> row, Shared& shared, At at)
   const NameScope names(graph, at.name.empty() ? "apply_gradients" : at.name);
 
   for (const auto& [value, variable] : gradients) {
-    Output& rate = shared.rates[variable.dtype()];
+    Output& rate = shared.row_rates[variable.dtype()];
     if (rate) continue;
     rate = rule_.rate.is_constant()
                ? constant(graph, rule_.rate.at({}), variable.dtype(), At("learning_rate", at.site))
@@ -267,15 +303,22 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
         variable, cat(variable.logical_name(), "/", rule_.slots[s]),
         part ? Shape{part->cuts[rank + 1] - part->cuts[rank]} : variable.shape(), variable.dtype(),
         at, shared.make_or_reuse, {.part = part ? std::optional(*part) : std::nullopt}));
+  const VariableGroup* const group =
+      group_of(groups_, variable.logical_name(), variable.whole_shape());
+  require(!group || !group->freeze, "the optimizer ", rule_.name, " (built at ", at.site,
+          ") has a gradient of ", variable.describe(), ", which the group ",
+          group ? group->str() : "", " freezes; build the model in a VariableScope with a ",
+          "FreezingGetter, or leave the gradient out");
+  const Output rate = shared.rate(variable, group ? group->rate : 1, at.site);
   const NameScope names(graph, cat("update_", variable.logical_name()));
   const ColocateWith with(variable.ref(), at.site);
   const ControlDependencies after(graph, shared.before(variable));
   const auto norms = [&](std::span<const Output> tensors) {
     return part ? shared.parts->norms(i, tensors) : norms_of_each(tensors);
   };
-  return rule_.update({variable, slots, gradient.value, shared.unscaling.factor,
-                       shared.rates[variable.dtype()], step, rule_.weight_decay, rule_.decay_form,
-                       part ? part->cuts[rank] + 1 : 0, norms, At(at.site)});
+  return rule_.update({variable, slots, gradient.value, shared.unscaling.factor, rate, step,
+                       weight_decay_of(variable), rule_.decay_form, part ? part->cuts[rank] + 1 : 0,
+                       norms, At(at.site)});
 }
 
 // Adds the steps by which the averages of a row are moved.

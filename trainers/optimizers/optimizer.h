@@ -9,6 +9,7 @@
 
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/trainers/optimizers/variable_groups.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/util/learning_rate.h"
 
@@ -63,10 +64,10 @@ class Optimizer {
     std::span<const Variable> slots;  // one per Rule::slots
     Output gradient;
     Output factor;  // by which the gradient is multiplied (ScaledGradient); empty: 1
-    Output rate;    // scalar of the variable's dtype
+    Output rate;    // scalar of the variable's dtype, times the rate of its group
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
-    double weight_decay;   // Rule::weight_decay
+    double weight_decay;   // that of its group, or Rule::weight_decay
     DecayForm decay_form;  // Rule::decay_form
     // 0: the whole variable is updated. Otherwise slots and gradient are rows for a part of it, and
     // this is the number of the part's first element, counted from 1. Only a rule with takes_parts
@@ -93,6 +94,8 @@ class Optimizer {
     // The rule uses Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
+    // Groups whose weight decay replaces weight_decay where those of with_groups() have none.
+    std::vector<VariableGroup> groups = {};
     // The rule uses Update::decay_form. Otherwise weight decay has this form, or one of its own.
     bool takes_decay_form = false;
     DecayForm decay_form = DecayForm::kCoupled;
@@ -117,6 +120,7 @@ class Optimizer {
   explicit operator bool() const { return static_cast<bool>(rule_.update); }
   const LearningRate& rate() const { return rule_.rate; }
   const std::optional<WeightAverages>& averages() const { return averages_; }
+  const std::vector<VariableGroup>& groups() const { return groups_; }
   const std::string& name() const { return rule_.name; }
   // Whether it can apply gradients of a scaled loss (Rule::takes_loss_scale).
   bool takes_loss_scale() const { return rule_.takes_loss_scale; }
@@ -138,6 +142,11 @@ class Optimizer {
   // The same rule with another value of one of options(). Throws InvalidArgument if it has no such
   // option.
   Optimizer with_option(std::string_view name, double value) const;
+  // The same rule with these groups of variables, instead of those that it had. Updates use their
+  // rates and weight decays. A Trainer freezes those that say so; other programs build the model in
+  // a VariableScope with a FreezingGetter. Throws InvalidArgument as check_groups() does, and for a
+  // weight decay that the rule does not take.
+  Optimizer with_groups(std::vector<VariableGroup> groups) const;
   // The same rule, whose updates also move the averages of the updated variables
   // (weight_averages.h). Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -159,7 +168,7 @@ class Optimizer {
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
   // variable has slots of this name already and they are not to be reused; and for an `unscaling`
-  // if the rule does not take one.
+  // if the rule does not take one, or for a gradient of a variable that a group freezes.
   Node& apply(std::span<const Gradient> gradients, At at = {},
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
@@ -188,7 +197,10 @@ class Optimizer {
   void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
 
+  double weight_decay_of(Variable variable) const;
+
   Rule rule_;
+  std::vector<VariableGroup> groups_;
   std::optional<WeightAverages> averages_;
 };
 
@@ -242,7 +254,8 @@ struct AdamWOptions {
 };
 
 // AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w.
-// Slots "AdamW" (m) and "AdamW_1" (v).
+// Its group "*:most_rank=1,weight_decay=0" spares variables of rank 0 and 1, such as biases and the
+// gains of norms. Slots "AdamW" (m) and "AdamW_1" (v).
 Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
 struct LambOptions {
@@ -251,7 +264,7 @@ struct LambOptions {
 };
 
 // LAMB, for large batches (You et al. 2020): u is a step of Adam, with corrected moments, plus
-// weight_decay * w but for variables of rank 0 and 1; w -= rate * norm(w) / norm(u) * u. Each
+// weight_decay * w, with the group of adamw(); w -= rate * norm(w) / norm(u) * u. Each
 // variable has its own ratio (trust_ratio.h), from norms whose bits do not depend on devices
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});

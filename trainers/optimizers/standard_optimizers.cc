@@ -22,6 +22,9 @@
 namespace belfry {
 namespace {
 
+// Biases and the gains of norms do not decay.
+const VariableGroup kSparesVectors{.pattern = "*", .weight_decay = 0, .most_rank = 1};
+
 // What an update changes, as it was before.
 Output updated_elements(const Optimizer::Update& u) {
   const Output whole = u.variable;
@@ -30,7 +33,7 @@ Output updated_elements(const Optimizer::Update& u) {
                {u.gradient.shape().elements()});
 }
 
-// Only matrices and kernels decay and are scaled, in optimizers that say so.
+// LARS scales the updates of matrices and kernels alone.
 bool is_matrix(const Optimizer::Update& u) { return u.variable.shape().rank() >= 2; }
 
 AdamDecay adam_decay(const Optimizer::Update& u) {
@@ -181,12 +184,13 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                        .takes_loss_scale = true,
                        .takes_weight_decay = true,
                        .weight_decay = options.weight_decay,
+                       .groups = {kSparesVectors},
                        .takes_decay_form = true,
                        .decay_form = DecayForm::kDecoupled,
                        .takes_parts = true,
                        .update = [factors](const Optimizer::Update& u) -> Node& {
                          AdamUpdateOptions own = factors;
-                         if (is_matrix(u)) own.weight_decay = adam_decay(u);
+                         own.weight_decay = adam_decay(u);
                          own.part_from = u.part_from;
                          return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                             {u.gradient, u.factor}, u.rate, own, u.at);
@@ -256,13 +260,14 @@ Optimizer lion(LearningRate rate, LionOptions options) {
       .takes_loss_scale = true,
       .takes_weight_decay = true,
       .weight_decay = options.weight_decay,
+      .groups = {kSparesVectors},
       .takes_decay_form = true,
       .decay_form = DecayForm::kDecoupled,
       .takes_parts = true,
       .update = [factors](const Optimizer::Update& u) -> Node& {
         LionUpdateOptions own = factors;
-        if (is_matrix(u)) own.weight_decay = u.decoupled_decay();
-        if (is_matrix(u)) own.coupled_decay = u.coupled_decay();
+        own.weight_decay = u.decoupled_decay();
+        own.coupled_decay = u.coupled_decay();
         own.part_from = u.part_from;
         return lion_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate, own, u.at);
       }};
@@ -280,9 +285,12 @@ Optimizer lars(LearningRate rate, LarsOptions options) {
   const auto update = [factors](const Optimizer::Update& u) -> Node& {
     const ScaledGradient gradient{u.gradient, u.factor};
     if (!is_matrix(u))
-      return momentum_update(
-          u.variable, u.slots[0], gradient, u.rate,
-          {.momentum = factors.momentum, .form = factors.form, .part_from = u.part_from}, u.at);
+      return momentum_update(u.variable, u.slots[0], gradient, u.rate,
+                             {.momentum = factors.momentum,
+                              .weight_decay = u.weight_decay,
+                              .form = factors.form,
+                              .part_from = u.part_from},
+                             u.at);
     LarsUpdateOptions own = factors;
     own.weight_decay = u.weight_decay;
     own.part_from = u.part_from;
@@ -295,6 +303,7 @@ Optimizer lars(LearningRate rate, LarsOptions options) {
                        .takes_loss_scale = true,
                        .takes_weight_decay = true,
                        .weight_decay = options.weight_decay,
+                       .groups = {kSparesVectors},
                        .takes_parts = true,
                        .update = update};
   return standard<LarsOptions>("lars", std::move(rule), options,
@@ -321,8 +330,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                                         {u.gradient, u.factor}, one, factors, u.at)
                                 .output();
     const Output value = updated_elements(u);
-    const bool decays = u.weight_decay != 0 && is_matrix(u);
-    const Output direction = decays ? value * u.weight_decay - negative : -negative;
+    const Output direction = u.weight_decay != 0 ? value * u.weight_decay - negative : -negative;
     const std::vector<Output> tensors{value, direction}, norms = u.norms(tensors);
     const Output ratio = trust_ratio(norms[0], norms[1], u.factor, "trust_ratio");
     return sgd_update(u.variable, {direction, ratio}, u.rate, {.part_from = u.part_from}, u.at);
@@ -334,6 +342,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                        .takes_loss_scale = true,
                        .takes_weight_decay = true,
                        .weight_decay = options.weight_decay,
+                       .groups = {kSparesVectors},
                        .takes_parts = true,
                        .update = update};
   return standard<LambOptions>("lamb", std::move(rule), options,

@@ -78,6 +78,7 @@ struct OptionRow {
   std::string words = {};  // "the seed"; "": "the option NAME"
   std::string key = {};    // its name in identities; "": `name`
   char letter = 0;         // of the short flag, -n
+  char separator = 0;  // joins the values of a flag that is given several times; 0: the last wins
   std::vector<std::string> older = {};  // other names, which --help does not list
   // Its names in other programs or earlier versions: the error for such a flag names this one.
   std::vector<std::string> elsewhere = {};

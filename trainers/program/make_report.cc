@@ -46,6 +46,7 @@ Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
           .optimizer_options = std::move(numbers),
           .learning_rate = optimizer.rate().str(),
           .weight_decay = optimizer.weight_decay(),
+          .groups = text_of_groups(optimizer.groups()),
           .canonical = is_canonical({flags.kind, allreduce}, trainer.built())};
 }
 

@@ -65,7 +65,8 @@ void Report::Update::add_to(JsonValue& json) const {
       .set("optimizer", optimizer)
       .set("optimizer_options", optimizer_options)
       .set("learning_rate", learning_rate)
-      .set("weight_decay", weight_decay);
+      .set("weight_decay", weight_decay)
+      .set("group", or_null(groups));
 }
 
 void Report::Batches::add_to(JsonValue& json) const {

@@ -33,6 +33,7 @@ struct Report {
     JsonValue optimizer_options = JsonValue::object();  // Optimizer::options(), by name
     std::string learning_rate;                          // LearningRate::str()
     double weight_decay = 0;
+    std::string groups;  // text_of_groups() those of the optimizer; the member is "group"
     // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
     // sum, and so of all other canonical ones.
     bool canonical = true;

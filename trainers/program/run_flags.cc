@@ -441,6 +441,8 @@ void add_to_config(TrainFlags& flags, const Optimizer& recipes) {
   for (const OptimizerOption& option : optimizer.options())
     if (!flags.config.find(option.name)) chosen.set(option.name, option.value);
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
+  if (flags.optimizer.groups.empty() && !optimizer.groups().empty())
+    chosen.set("group", text_of_groups(optimizer.groups()));
   // Comes last, as people read it last.
   JsonValue config = JsonValue::object();
   for (const auto& [name, value] : flags.config.members())

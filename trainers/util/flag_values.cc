@@ -17,6 +17,15 @@ void WrittenFlags::add(WrittenFlag flag) {
   flags_.push_back(std::move(flag));
 }
 
+void WrittenFlags::append(WrittenFlag flag, char separator) {
+  const WrittenFlag* const before = find(flag.name);
+  if (before && before->of_file == flag.of_file) {
+    flag.value = before->value + separator + flag.value;
+    flag.written = cat(before->written, " ", flag.written);
+  }
+  add(std::move(flag));
+}
+
 const WrittenFlag* WrittenFlags::find(std::string_view name) const {
   const auto found = std::ranges::find(flags_, name, &WrittenFlag::name);
   return found == flags_.end() ? nullptr : &*found;

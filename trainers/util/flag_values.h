@@ -36,10 +36,13 @@ struct WrittenFlag {
   }
 };
 
-// A command line: each name once, with the value that was given last.
+// A command line: each name once, with the value that was given last, or with all of them.
 class WrittenFlags {
  public:
   void add(WrittenFlag flag);
+  // Appends the value to that of the same flag, if there is one from the same place: the command
+  // line replaces what a file says.
+  void append(WrittenFlag flag, char separator);
 
   std::span<const WrittenFlag> all() const { return flags_; }
   // Null if the flag is not given.

@@ -120,6 +120,9 @@ TEST(Disagreements, AboutOptionsAreNamedWithBothValues) {
        of_options([](auto& o) { o.optimizer = adam(0.01).with_rate(warm_up(0.01, 3)); })},
       {"the moving average of weights (moving_average) is 0.9 there, and none in rank 0",
        of_options([](auto& o) { o.optimizer = adam(0.01).with_averages({.decay = 0.9}); })},
+      {"the list of groups of variables (group) is fc0:rate=2 there, and none in rank 0",
+       of_options(
+           [](auto& o) { o.optimizer = adam(0.01).with_groups(parse_groups("fc0:rate=2")); })},
       {"the largest norm of gradients (clip_norm) is 2 there, and 0 in rank 0",
        of_options([](auto& o) { o.clip_norm = 2; })},
       {"(gradient_accumulation_steps) is 2 there, and 1 in rank 0",

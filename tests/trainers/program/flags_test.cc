@@ -346,6 +346,19 @@ TEST(Flags, TakeWeightDecayAndTheLargestNorm) {
   EXPECT_THAT(refusal({"--clip_value=-1"}), HasSubstr("is not a finite number >= 0"));
 }
 
+TEST(Flags, JoinTheGroupsOfVariablesInTheirOrder) {
+  EXPECT_TRUE(parse({}).optimizer.groups.empty());
+  const TrainFlags flags =
+      parse({"--group=head:rate=10", "--group", "fc*:weight_decay=0;conv*:freeze"});
+  EXPECT_EQ(text_of_groups(flags.optimizer.groups), "head:rate=10;fc*:weight_decay=0;conv*:freeze");
+  EXPECT_EQ(flags.config.find("group")->text(), "head:rate=10;fc*:weight_decay=0;conv*:freeze");
+  EXPECT_EQ(with_flags(sgd(0.1).with_groups(parse_groups("x:rate=2")), flags.optimizer).groups()[3],
+            (VariableGroup{.pattern = "x", .rate = 2}));
+  EXPECT_EQ(refusal({"--group=head:rate=10", "--group=fc"}),
+            "--group=head:rate=10 --group=fc: 'fc' is no group; write PATTERN:SETTING,..., e.g. "
+            "head*:rate=10 or conv*:freeze");
+}
+
 TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
   EXPECT_THROW(parse({"--data_dir=/d"}, {.program = "p", .reads_files = false}), FlagError);
   EXPECT_THAT(parse({"--help"}, {.program = "p", .reads_files = false}).help,

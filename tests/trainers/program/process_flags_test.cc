@@ -66,6 +66,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
       {"--lr_schedule=cosine", "rank 0 lacks --lr_schedule, which is cosine there"},
       {"--warmup_steps=5", "--warmup_steps is 5 there, and 0 in rank 0"},
       {"--weight_decay=0.1", "--weight_decay is 0.1 there, and 0 in rank 0"},
+      {"--group=fc0:rate=2", "rank 0 lacks --group, which is fc0:rate=2 there"},
       {"--clip_norm=1", "--clip_norm is 1 there, and 0 in rank 0"},
       {"--clip_value=1", "--clip_value is 1 there, and 0 in rank 0"},
       {"--optimizer=momentum", "--learning_rate is 0.01 there, and 0.1 in rank 0"},

@@ -29,6 +29,7 @@ Report example() {
                  .optimizer_options = JsonValue::object().set("beta1", 0.5),
                  .learning_rate = "0.5, warm-up of 9 steps",
                  .weight_decay = 0.125,
+                 .groups = "b:rate=2",
                  .canonical = false},
       .batches = {.global_batch_size = 128, .device_metrics = {"f1"}},
       .left_out = 2,
@@ -81,6 +82,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("optimizer_options"), (nlohmann::json{{"beta1", 0.5}}));
   EXPECT_EQ(field("learning_rate"), "0.5, warm-up of 9 steps");
   EXPECT_EQ(field("weight_decay"), 0.125);
+  EXPECT_EQ(field("group"), "b:rate=2");
   EXPECT_TRUE(field("async").is_null());
   EXPECT_EQ(field("global_batch_size"), 128);
   EXPECT_EQ(field("bad_records"), 2);

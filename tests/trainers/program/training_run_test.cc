@@ -61,6 +61,19 @@ TEST_F(TrainingRunTest, GoesOnToTheBitsOfOneThatNeverStopped) {
   }
 }
 
+TEST_F(TrainingRunTest, GoesOnWithGroupsOfVariablesThatAreOnlyInItsConfiguration) {
+  const std::vector<std::string> flags{"--devices=cpu:1", "--group=fc0:freeze",
+                                       "--group=*/b:rate=2"};
+  std::vector<std::string> first = flags;
+  first.push_back("--save_every_steps=2");
+  EXPECT_EQ(start(first, recipe_that_fails_at(5)).code, 1);
+  const TrainResult on = start({"--devices=cpu:1", "--config=" + directory_ + "/config.json"});
+  EXPECT_EQ(on.code, 0) << on.error;
+  EXPECT_EQ(summary()["resumed_from_step"], 4);
+  EXPECT_EQ(report()["group"], "fc0:freeze;*/b:rate=2");
+  expect_as_never_stopped(flags);
+}
+
 TEST_F(TrainingRunTest, DoesTheEvaluationThatWasDue) {
   // The epoch is saved before it is evaluated.
   EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(8)).code, 1);
@@ -113,6 +126,8 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   refused({"--batch_size=4"}, small_recipe(), "the global batch was 8 and is now 4");
   refused({"--learning_rate=0.5"}, small_recipe(), "the learning rate was 0.1 and is now 0.5");
   refused({"--weight_decay=0.25"}, small_recipe(), "the weight decay was none and is now 0.25");
+  refused({"--group=fc0:rate=2", "--group=fc1:freeze"}, small_recipe(),
+          "the list of groups of variables (group) was none and is now fc0:rate=2;fc1:freeze");
   refused({"--clip_norm=0.5"}, small_recipe(), "(clip_norm) was 0 and is now 0.5");
   refused({"--clip_value=0.5"}, small_recipe(), "(clip_value) was 0 and is now 0.5");
   refused({"--optimizer=momentum", "--learning_rate=0.1"}, small_recipe(), "the optimizer was SGD");
@@ -170,7 +185,8 @@ Recipe recipe_that_freezes(const std::string& prefix) {
 }
 
 TEST_F(TrainingRunTest, NamesAVariableThatOnlyOneOfBothRunsTrained) {
-  const std::string how = " (VariableOptions::trainable, which a VariableGetter may have set)";
+  const std::string how =
+      " (VariableOptions::trainable, which a layer or a VariableGetter may have set)";
   EXPECT_EQ(start({"--max_steps=3"}, recipe_that_freezes("fc1/b")).code, 0);
   const auto refused = [&](std::vector<std::string> flags, const char* prefix,
                            const std::string& why) {

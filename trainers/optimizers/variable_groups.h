@@ -1,0 +1,64 @@
+// Groups of variables: some have another rate or weight decay than the rest, some are frozen.
+#pragma once
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/graph/variable.h"
+
+namespace belfry {
+
+// What is special about some variables. The first group of a list that fits a variable counts, and
+// no other one.
+struct VariableGroup {
+  // A logical name, or a scope that variables lie below. A star stands for any characters, slashes
+  // too: "fc0/W", "fc0", "block*", "*/b".
+  std::string pattern;
+  double rate = 1;  // multiplies the optimizer's rate, at each step of its schedule
+  // In the place of the optimizer's; none: as without the group.
+  std::optional<double> weight_decay = {};
+  bool freeze = false;  // the variables are not trained; they stay weights
+  // Fits only variables of at most so many dimensions: biases and the gains of norms have 1.
+  std::size_t most_rank = std::numeric_limits<std::size_t>::max();
+
+  bool fits(std::string_view logical_name, const Shape& shape) const;
+  // "fc*:rate=0.1,weight_decay=0", as parse_groups() reads it.
+  std::string str() const;
+
+  bool operator==(const VariableGroup&) const = default;
+};
+
+// The groups of a text such as "fc*:rate=0.1,weight_decay=0;conv*:freeze". Throws InvalidArgument
+// for any other.
+std::vector<VariableGroup> parse_groups(std::string_view text);
+// Such a text; "" for no groups.
+std::string text_of_groups(std::span<const VariableGroup> groups);
+// Throws InvalidArgument for a group without a pattern, with a number that is negative or not
+// finite, that changes nothing, or that freezes variables and says how they are trained.
+void check_groups(std::span<const VariableGroup> groups);
+
+// The first group that fits; null if none does.
+const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string_view logical_name,
+                              const Shape& shape);
+
+// Why the groups are none of a model with these variables; "" if they are. It begins with a group,
+// as str() writes it. Each group is to be the first that fits some variable: any for a group that
+// freezes, else one that is trained. And something is to be left to train.
+std::string refusal_of_groups(std::span<const VariableGroup> groups,
+                              std::span<const Variable> variables);
+
+// Freezes the variables of groups that say so, for a VariableScope around a model. `groups` is
+// borrowed.
+class FreezingGetter : public VariableGetter {
+ public:
+  explicit FreezingGetter(std::span<const VariableGroup> groups) : groups_(groups) {}
+  void request(VariableRequest& request) override;
+
+ private:
+  std::span<const VariableGroup> groups_;
+};
+
+}  // namespace belfry
