@@ -87,7 +87,7 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
        .text = "with `strategies`, draw a bar chart there, .svg, .png or .pdf, by gnuplot",
        .otherwise = "none",
        .scope = Scope::kThisCall},
-      [&](const WrittenFlag& flag) { wanted.plot = flag.value; }, "");
+      [&](const WrittenFlag& flag) { wanted.plot = flag.value; }, nullptr);
 }
 
 void check(const FlagParser& parser, const TrainFlags& training) {

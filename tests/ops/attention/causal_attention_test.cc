@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/placeholder.h"

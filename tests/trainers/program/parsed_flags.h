@@ -4,13 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "belfry/tests/support/two_devices.h"
 #include "belfry/trainers/program/flags.h"
 
 namespace belfry {
 
-// The flags of a program on two CPU devices, unless the arguments say something else.
+// The flags of a program, on two CPU devices unless the arguments name others.
 inline TrainFlags parse(std::vector<const char*> arguments,
                         FlagDefaults defaults = {.program = "test"}) {
+  test::name_two_devices(arguments);
   return parse_flags(arguments, defaults);
 }
 

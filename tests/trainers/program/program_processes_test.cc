@@ -102,11 +102,14 @@ TEST(ProgramProcesses, DivideTheGpusOfAHost) {
 TEST(ProgramProcesses, DivideAllGpusOfAHostIfNoneAreNamed) {
   const test::StandInGpus gpus(4);
   const test::UseGpus use(gpus);
-  EXPECT_EQ(parse({}).trainer.devices.size(), 4u);
+  const auto devices = [](std::vector<const char*> arguments) {
+    return parse_flags(arguments, {.program = "test"}).trainer.devices;
+  };
+  EXPECT_EQ(devices({}).size(), 4u);
   ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
-  const auto own = parse({}).trainer.devices, all = parse({"--devices=gpu:all"}).trainer.devices;
-  const auto named = parse({"--devices=gpu:4"}).trainer.devices;
+  const auto own = devices({}), all = devices({"--devices=gpu:all"});
+  const auto named = devices({"--devices=gpu:4"});
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
   ::unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   EXPECT_EQ(own.size(), 2u);

@@ -170,8 +170,7 @@ TEST_F(TrainTest, ExplainsNodesOnGpusThatDoNotExist) {
 
 TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
   const TrainResult result =
-      run_train({"--devices=cpu:2", "--explain=tower1/fc0/MatMul", "--json=" + json_.string()},
-                unreadable_recipe());
+      run_train({"--explain=tower1/fc0/MatMul", "--json=" + json_.string()}, unreadable_recipe());
   EXPECT_EQ(result.code, 0) << result.error;
   const std::string cpu = "/job:localhost/replica:0/task:0/device:CPU:";
   EXPECT_THAT(result.out, AllOf(HasSubstr("tower1/fc0/MatMul"), HasSubstr(cpu + "1")));
@@ -245,15 +244,14 @@ TEST_F(TrainTest, ExplainsTheLoadsThatASetterSaw) {
 }
 
 TEST(Train, SuggestsTheNearestNodeToExplain) {
-  const TrainResult result = run_train({"--devices=cpu:2", "--explain=tower1/fc0/MatMull"});
+  const TrainResult result = run_train({"--explain=tower1/fc0/MatMull"});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.error, HasSubstr("did you mean 'tower1/fc0/MatMul'"));
 }
 
 TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   const std::string trace = path(".trace");
-  EXPECT_EQ(
-      run_train({"--devices=cpu:2", "--trace_file=" + trace, "--json=" + json_.string()}).code, 0);
+  EXPECT_EQ(run_train({"--trace_file=" + trace, "--json=" + json_.string()}).code, 0);
   EXPECT_EQ(report()["steps"], 8);
   const std::vector<std::byte> bytes = local_file_system().read(trace);
   const auto events = nlohmann::json::parse(

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/tests/support/two_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/program/train.h"
 
@@ -27,9 +28,10 @@ struct TrainResult {
   std::string out, error;
 };
 
-// Calls train() as from a command line.
+// Calls train() as from a command line, on two CPU devices unless the arguments name others.
 inline TrainResult run_train(std::vector<std::string> arguments,
                              const Recipe& recipe = small_recipe()) {
+  test::name_two_devices(arguments);
   arguments.insert(arguments.begin(), "/some/where/program");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

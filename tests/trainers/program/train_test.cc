@@ -149,7 +149,7 @@ TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
   const auto run = [&](std::vector<std::string> flags, const char* schedule,
                        const Recipe& recipe = small_recipe()) {
     if (*schedule) flags.push_back(cat("--lr_schedule=", schedule));
-    flags.insert(flags.end(), {"--devices=cpu:2", "--json=" + json_.string()});
+    flags.push_back("--json=" + json_.string());
     const TrainResult result = run_train(flags, recipe);
     EXPECT_EQ(result.code, 0) << result.error;
     return result.error;
@@ -473,7 +473,7 @@ TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
   for (const char* flag :
        {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan", "--trainer=simple",
         "--data_dir=/d", "--allreduce=colocate", "--epochs=x", "--bucket_mb=x"}) {
-    const TrainResult result = run_train({"--devices=cpu:2", flag});
+    const TrainResult result = run_train({flag});
     EXPECT_EQ(result.code, 2) << flag;
     EXPECT_THAT(result.error, testing::StartsWith("error: ")) << flag;
     EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
@@ -491,7 +491,7 @@ TEST(Train, ExitsWith2ForMoreSamplesThanTheDataHave) {
 
 // The model is known only once the flags are read.
 TEST(Train, ExitsWith2ForAFlagThatDoesNotFitTheModel) {
-  const TrainResult packed = run_train({"--devices=cpu:2", "--gradient_repacking=4"});
+  const TrainResult packed = run_train({"--gradient_repacking=4"});
   EXPECT_EQ(packed.code, 2);
   EXPECT_THAT(packed.error, testing::StartsWith("error: --gradient_repacking=4: "));
 }
