@@ -186,7 +186,7 @@ void measure(Case& timed, int warmup) {
   timed.cpu += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
   timed.wall += previous - began;
   for (std::size_t t = 0; t < timed.built.towers.size(); ++t) {
-    const double loss = scalar_value(timed.step->fetched(1 + t));
+    const double loss = number_in(timed.step->fetched(1 + t), 0);
     require<InternalError>(std::isfinite(loss), "the loss of ", timed.model, " is ", loss);
   }
 }
