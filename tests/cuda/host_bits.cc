@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/gradients/gradients.h"
