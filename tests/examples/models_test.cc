@@ -88,13 +88,16 @@ TEST(ResNet20, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
 
 TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
   const char* const why = " cannot train layers that are synchronised over towers: ";
-  expect_refused("resnet20", {"--batch_norm=synchronised", "--trainer=async", "--dry_run"},
+  expect_refused("resnet20",
+                 {"--batch_norm=synchronised", "--trainer=async", "--devices=cpu:2", "--dry_run"},
                  cat("error: --trainer=async", why));
   expect_refused("resnet20",
-                 {"--batch_norm=synchronised", "--trainer=async", "--async=free", "--dry_run"},
+                 {"--batch_norm=synchronised", "--trainer=async", "--async=free", "--devices=cpu:2",
+                  "--dry_run"},
                  cat("error: --async=free", why));
   expect_refused("train_bench",
-                 {"--model=resnet20", "--batch_norm=synchronised", "--trainer=async", "--dry_run"},
+                 {"--model=resnet20", "--batch_norm=synchronised", "--trainer=async",
+                  "--devices=cpu:2", "--dry_run"},
                  cat("error: async: --trainer=async", why));
   expect_refused("resnet20", {"--batch_norm=towers"},
                  "--batch_norm=towers is none of tower, synchronised; did you mean 'tower'?");

@@ -470,9 +470,11 @@ TEST(Programs, TakeTheFlagsOfTfCnnBenchmarks) {
 TEST(Programs, OnCpusDoNotLoadTheGpuModule) {
   const std::string run_dir = temporary_path(".run");
   for (const std::string& program :
-       {std::string("mnist --max_steps=1"), std::string("allreduce_bench -b 8 -e 8 -n 1"),
-        std::string("train_bench --model=mlp --num_batches=2 --num_warmup_batches=1"),
-        "linear_regression --max_steps=1 --run_dir=" + run_dir}) {
+       {std::string("mnist --devices=cpu:1 --max_steps=1"),
+        std::string("allreduce_bench -b 8 -e 8 -n 1"),
+        std::string(
+            "train_bench --devices=cpu:1 --model=mlp --num_batches=2 --num_warmup_batches=1"),
+        "linear_regression --devices=cpu:2 --max_steps=1 --run_dir=" + run_dir}) {
     const Finished done =
         run_program("sh", {"-c", cat("LD_DEBUG=files exec ", BELFRY_BIN_DIR, "/", program)});
     ASSERT_EQ(done.status, 0) << program;

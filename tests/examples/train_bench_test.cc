@@ -12,6 +12,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/two_devices.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
@@ -34,7 +35,9 @@ std::string take(const std::string& path) {
 // With described links the program measures nothing.
 const std::string kLinks = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
 
+// On two devices unless the arguments name others.
 Finished bench(std::vector<std::string> arguments) {
+  test::name_two_devices(arguments);
   return run_program(cat(BELFRY_BIN_DIR, "/train_bench"), arguments);
 }
 
@@ -380,8 +383,9 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
 // The example shows the network that the benchmark trains.
 TEST(Programs, MnistTrainsTheBenchmarksModel) {
   const std::string json = temporary_path(".json");
-  const Finished done = run_program(cat(BELFRY_BIN_DIR, "/mnist"),
-                                    {"--devices=cpu:1", "--max_steps=2", "--json=" + json});
+  const Finished done =
+      run_program(cat(BELFRY_BIN_DIR, "/mnist"),
+                  {"--devices=cpu:1", "--batch_size=64", "--max_steps=2", "--json=" + json});
   ASSERT_EQ(done.status, 0) << done.errors;
   const ModelSpec spec = find_model("mnist");
   const auto data = data::mnist({}, true);

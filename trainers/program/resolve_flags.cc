@@ -140,8 +140,7 @@ void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
   flags.trainer.shards = 0;
 }
 
-// The batch of the program itself, which the user has not asked for, on a number of devices that
-// does not divide it.
+// Makes the program's batch fit all GPUs of the machine. The user has asked for neither.
 void round_global_batch(TrainFlags& flags, int devices) {
   const int parts = (flags.global_batch_size + devices - 1) / devices;
   if (parts * devices == flags.global_batch_size) return;
@@ -176,8 +175,11 @@ void count_processes(TrainFlags& flags, const FlagParser& parser) {
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
   const auto devices = static_cast<int>(towers_of(flags.trainer, flags.group.processes));
-  const std::string given = parser.flag("--global_batch_size").written;
-  if (!parser.given("--global_batch_size")) round_global_batch(flags, devices);
+  const bool is_given = parser.given("--global_batch_size");
+  if (!is_given && !parser.given("--devices")) round_global_batch(flags, devices);
+  const std::string given =
+      is_given ? parser.flag("--global_batch_size").written
+               : cat("the program's --global_batch_size=", flags.global_batch_size);
   require_flag(!parser.given("--batch_size"), "global_batch_size", given,
                " is for all devices together, ", parser.flag("--batch_size").written,
                " for each of them; leave one of them out");

@@ -58,7 +58,8 @@ struct Recipe {
   DataSource data;
   Optimizer optimizer;
   // Samples per step, of all devices together, so that results do not depend on how many there are;
-  // flag --global_batch_size. A number of devices that does not divide it takes the next multiple.
+  // flag --global_batch_size. The number of devices must divide it. Where no devices are named, and
+  // the machine's GPUs do not divide it, a step takes the next multiple.
   int global_batch_size = 64;
   int batch_size = 0;  // on each device, instead of global_batch_size; flag --batch_size
   int epochs = 1;      // --epochs

@@ -242,7 +242,7 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
       .label_smoothing = 0.125,
       .batch_norm = "tower"};
   const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 37u);
+  EXPECT_EQ(json.size(), 38u);
   EXPECT_EQ(json["batch_norm"], "tower");
   EXPECT_EQ(json["weight_decay"], 0.25);
   EXPECT_EQ(json["clip_norm"], 2);

@@ -11,6 +11,7 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/two_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/core/trainer.h"
@@ -61,6 +62,7 @@ class AutoTraining : public ::testing::Test {
  protected:
   Ran run(std::vector<std::string> arguments) const {
     const std::string json = folder_.path() + "/report.json";
+    test::name_two_devices(arguments);
     arguments.insert(arguments.begin(), "program");
     arguments.push_back("--json=" + json);
     std::vector<char*> argv;

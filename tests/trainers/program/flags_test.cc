@@ -41,7 +41,13 @@ TEST(Flags, DivideTheGlobalBatchOfTheRecipeAmongAnyDevices) {
   EXPECT_EQ(parse({"--devices=cpu:4"}, defaults).trainer.batch_size, 3);
   EXPECT_EQ(parse({"--devices=cpu:4", "--batch_size=2"}, defaults).trainer.batch_size, 2);
   EXPECT_EQ(parse({"--devices=cpu:4", "--global_batch_size=4"}, defaults).trainer.batch_size, 1);
-  EXPECT_EQ(parse({"--devices=cpu:5"}, defaults).trainer.batch_size, 3);  // of 15, with a warning
+  try {
+    parse({"--devices=cpu:5"}, defaults);
+    FAIL();
+  } catch (const FlagError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the program's --global_batch_size=12 cannot be divided "
+                                        "among 5 devices alike; use a multiple of 5"));
+  }
   EXPECT_THAT(parse({"--help"}, defaults).help, HasSubstr("each [12]"));
 }
 
@@ -392,7 +398,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--trace_file",
                              "--devices",
                              "--logical_gpus",
-                             "cpu:2",
+                             "[all GPUs, else cpu:1]",
                              "--trainer",
                              "replicated (a copy",
                              "--allreduce",

@@ -117,6 +117,13 @@ TEST(ProgramProcesses, DivideAllGpusOfAHostIfNoneAreNamed) {
   EXPECT_EQ(named.size(), 4u) << "and is refused once the processes have met";
 }
 
+TEST(ProgramProcesses, MakeTheBatchFitAllGpusIfNoneAreNamed) {
+  const test::StandInGpus gpus(5);
+  const test::UseGpus use(gpus);
+  const FlagDefaults defaults{.program = "p", .global_batch_size = 12};
+  EXPECT_EQ(parse_flags(std::vector<const char*>{}, defaults).trainer.batch_size, 3) << "of 15";
+}
+
 TEST(ProgramProcesses, AskForNoGpusOnCpus) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
