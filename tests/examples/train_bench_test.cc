@@ -137,7 +137,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 37u);
+    EXPECT_EQ(result.size(), 38u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["shards"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
