@@ -11,7 +11,7 @@ namespace belfry {
 
 // How sums become a value.
 struct MetricEnd {
-  // The value's own name, behind that of the metric and "_"; "": the metric's name alone.
+  // Follows the name of the metric and "_" in the name of the value; "": that is the metric's.
   std::string name;
   // Of the sums over all samples, end to end.
   std::function<double(std::span<const double>)> of;

@@ -52,7 +52,7 @@ struct LossScaleOptions {
   std::int64_t growth_steps = 1000;
 };
 
-// A validation set beside the test data.
+// A validation set in addition to the test data.
 struct ValidationSet {
   std::string name;               // its metrics are "validation_<name>_loss" and so on
   const Dataset* data = nullptr;  // borrowed

@@ -107,7 +107,7 @@ class Optimizer {
     std::function<Node&(const Update&)> update;
     // What make_optimizer() calls it; "" for a rule of a program.
     std::string kind = {};
-    // Its numbers beside rate and weight decay. `with` returns the optimizer with another value of
+    // Its numbers besides rate and weight decay. `with` returns the optimizer with another value of
     // one of them, at any rate.
     std::vector<OptimizerOption> options = {};
     std::function<Optimizer(std::string_view option, double value)> with = {};

@@ -44,7 +44,7 @@ void check_groups(std::span<const VariableGroup> groups);
 const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string_view logical_name,
                               const Shape& shape);
 
-// Why the groups are none of a model with these variables; "" if they are. It begins with a group,
+// Why the groups do not fit a model with these variables; "" if they do. It begins with a group,
 // as str() writes it. Each group is to be the first that fits some variable: any for a group that
 // freezes, else one that is trained. And something is to be left to train.
 std::string refusal_of_groups(std::span<const VariableGroup> groups,
