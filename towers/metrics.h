@@ -53,7 +53,7 @@ MetricSums binary_recall(Output scores, Output labels, double threshold = 0.5, A
 MetricSums binary_f1(Output scores, Output labels, double threshold = 0.5, At at = {});
 
 struct AucOptions {
-  int buckets = 1000;
+  int buckets = 10000;
   double low = 0, high = 1;  // of scores; those beyond count as if they were at the end
 };
 // The area under the ROC curve: the probability that a random 1 has a higher score than a random 0.

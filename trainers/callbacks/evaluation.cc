@@ -1,5 +1,6 @@
 #include "belfry/trainers/callbacks/evaluation.h"
 
+#include <set>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -33,11 +34,26 @@ void Evaluation::add_set(Trainer& trainer, const std::string& name, const Datase
                                                 .batches = options_.batches})});
 }
 
+std::string Evaluation::Set::name_of(std::string_view metric) const {
+  return cat("validation_", name, name.empty() ? "" : "_", metric);
+}
+
+// A set 'a' with a metric 'b', and another with the metric 'a_b', would have values of one name.
+void Evaluation::check_names(std::span<const std::string> metrics) const {
+  std::set<std::string> names;
+  for (const Set& set : sets_)
+    for (const std::string& metric : metrics)
+      require(names.insert(set.name_of(metric)).second, "the metric '", metric,
+              "' of the validation set '", set.name, "' would be called ", set.name_of(metric),
+              ", as another one is; rename the set or the metric");
+}
+
 void Evaluation::setup(Trainer& trainer) {
   const BuiltTraining& built = trainer.built();
   if (options_.never()) return;
   if (built.test_data()) add_set(trainer, "", *built.test_data());
   for (const ValidationSet& set : built.options().validation) add_set(trainer, set.name, *set.data);
+  check_names(MetricNumbers(built.nodes().towers[0]).value_names());
   const TrainingPosition position = trainer.progress().position();
   is_due_ = !sets_.empty() && knows_ && position.steps > 0 && evaluated_at_ != position.steps &&
             is_due(position.steps, position.samples == 0 ? position.epoch : 0);
@@ -108,8 +124,7 @@ bool Evaluation::evaluate(Trainer& trainer, const StepInfo& info, Set& set) {
   if (values.empty()) return false;
   std::string line = cat(when, ": test", what);
   for (const NamedValue& value : values) {
-    trainer.record().set_metric(
-        cat("validation_", set.name, set.name.empty() ? "" : "_", value.name), value.value);
+    trainer.record().set_metric(set.name_of(value.name), value.value);
     line += cat("  ", value.name, " ", significant(value.value));
   }
   console_.line(line);

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/trainers/core/callbacks.h"
@@ -50,9 +52,12 @@ class Evaluation final : public Callback {
   struct Set {
     std::string name;  // "" for the test data
     std::unique_ptr<Evaluator> evaluator;
+
+    std::string name_of(std::string_view metric) const;  // "validation_noisy_loss"
   };
 
   void add_set(Trainer& trainer, const std::string& name, const Dataset& data);
+  void check_names(std::span<const std::string> metrics) const;
   bool is_due(std::int64_t steps, std::int64_t ended_epochs) const;
   void evaluate(Trainer& trainer, const StepInfo& info);
   bool evaluate(Trainer& trainer, const StepInfo& info, Set& set);

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/training_record.h"
 
 #include <algorithm>
+#include <span>
 #include <typeinfo>
 #include <utility>
 
@@ -14,12 +15,26 @@
 #include "belfry/trainers/core/training_progress.h"
 
 namespace belfry {
+namespace {
+
+// Lines about steps have these members beside metrics (stats.jsonl), so no metric may.
+void check_metric_name(std::string_view name) {
+  for (const std::string_view taken :
+       {"loss", "step", "epoch", "seconds", "learning_rate", "examples_per_second"})
+    require(name != taken, "a metric is called '", taken,
+            "', as a number of each step is; give it another name");
+}
+
+}  // namespace
 
 TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& progress)
     : built_(built),
       progress_(progress),
       step_metrics_(no_values(MetricNumbers(built.nodes().towers[0]))),
-      watch_(built, progress) {}
+      watch_(built, progress) {
+  for (const NamedValue& metric : std::span(step_metrics_).subspan(1))
+    check_metric_name(metric.name);
+}
 
 const NamedValue* TrainingRecord::find_metric(std::string_view name) const {
   for (const auto* values : {&step_metrics_, &other_metrics_})
@@ -46,6 +61,7 @@ void TrainingRecord::set_metric(std::string_view name, double value) {
   };
   require(std::ranges::find(step_metrics_, name, &NamedValue::name) == step_metrics_.end(),
           "metric '", name, "' is set by the model");
+  check_metric_name(name);
   put(other_metrics_);
   put(new_metrics_);
 }

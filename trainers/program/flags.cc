@@ -68,6 +68,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   tcp.insecure = tcp.insecure || flags.group.insecure;
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
+  if (flags.inspection.evaluate_only && flags.evaluation.never()) flags.evaluation.every_epochs = 1;
   resolve_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();

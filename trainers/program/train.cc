@@ -149,7 +149,7 @@ class TrainingProgram {
   }
 
  private:
-  bool evaluates() const { return flags_.inspection.evaluate_only || !flags_.evaluation.never(); }
+  bool evaluates() const { return !flags_.evaluation.never(); }
 
   void make_test_data(const RunDirs& dirs) {
     test_data_ = recipe_.data(dirs, false);

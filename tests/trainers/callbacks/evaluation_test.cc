@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/core/trainer.h"
@@ -158,6 +159,39 @@ TEST(Evaluation, RefusesSetsThatHaveNoNameOfTheirOwn) {
   EXPECT_THAT(refusal({{"a", nullptr}}), HasSubstr("the validation set 'a' has no data"));
   const auto none = smooth_data(0);
   EXPECT_THAT(refusal({{"a", none.get()}}), HasSubstr("data of the validation set 'a'"));
+}
+
+// The error of a model that has a metric of this name, with a validation set 'a'.
+std::string refusal_of_metric(const std::string& name) {
+  const auto data = smooth_data(32), test = smooth_data(21);
+  FakeConsole console;
+  const auto model = [&](Tower& tower, Output x, Output y) {
+    tower.metric(name, reduce_mean(y));
+    return smooth_model(tower, x, y);
+  };
+  try {
+    Trainer trainer(find_trainer("simple"),
+                    {.model = model,
+                     .optimizer = sgd(0.1),
+                     .batch_size = 8,
+                     .max_steps = 1,
+                     .validation = {{"a", test.get()}},
+                     .callbacks = {std::make_shared<Evaluation>(console.console)}},
+                    *data, test.get());
+    trainer.train();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Evaluation, RefusesMetricsWhoseValuesWouldHaveTheNameOfOthers) {
+  EXPECT_EQ(refusal_of_metric("b_loss"), "");
+  EXPECT_THAT(refusal_of_metric("a_loss"),
+              HasSubstr("the metric 'loss' of the validation set 'a' would be called "
+                        "validation_a_loss, as another one is"));
+  for (const char* const taken : {"loss", "step", "epoch", "seconds"})
+    EXPECT_THAT(refusal_of_metric(taken), HasSubstr(cat("a metric is called '", taken, "'")));
 }
 
 TEST(Evaluation, MayBeAllThatHappens) {
