@@ -126,14 +126,16 @@ void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const auto of_model = [&](const NamedValue& metric) {
     return metric.name == schedule_.best.name;
   };
-  if (std::ranges::any_of(trainer.record().step_metrics(), of_model))
-    look_at_best(trainer, info.step);
+  if (!std::ranges::any_of(trainer.record().step_metrics(), of_model)) return;
+  measured_at_ = info.step;
+  look_at_best(trainer, info.step);
 }
 
 void RunSaver::after_metrics(Trainer& trainer, const StepInfo& info,
                              const std::vector<NamedValue>& metrics) {
-  if (std::ranges::find(metrics, schedule_.best.name, &NamedValue::name) != metrics.end())
-    look_at_best(trainer, info.step);
+  if (std::ranges::find(metrics, schedule_.best.name, &NamedValue::name) == metrics.end()) return;
+  measured_at_ = info.step;
+  look_at_best(trainer, info.step);
 }
 
 void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
@@ -141,6 +143,7 @@ void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
   if (!outcomes_.failure().empty()) begun_at_ = -1;
   save(trainer, info.step);
   settle(trainer);
+  look_at_best(trainer, info.step);       // the metric of this step may be older than its save
   const std::string lost = sync_lines();  // the evaluation comes after the save
   require<IoError>(outcomes_.failure().empty(), outcomes_.failure());
   require<IoError>(lost.empty(), lost, "; the lines after the last save are lost");
@@ -242,7 +245,7 @@ void RunSaver::refuse(Trainer& trainer, const NotFiniteError& error) {
 
 // Only a saved checkpoint can be the best, so this is called after the save of a step.
 void RunSaver::look_at_best(Trainer& trainer, std::int64_t steps) {
-  if (schedule_.best.name.empty() || begun_at_ != steps) return;
+  if (schedule_.best.name.empty() || begun_at_ != steps || measured_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);
   if (!std::isfinite(value)) return;
   if (best_ && (schedule_.best.largest ? value <= best_->value : value >= best_->value)) return;

@@ -16,6 +16,18 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
 
+// Whatever else is saved, training saves its last step, after the evaluation of its epoch.
+TEST_F(TrainingRunTest, TakesItsLastStepForTheBest) {
+  for (const char* const every : {"--save_every_epochs=2", "--save_every_epochs=0"}) {
+    EXPECT_EQ(
+        start({"--devices=cpu:1", "--epochs=3", every, "--best_metric=validation_loss:min"}).code,
+        0);
+    EXPECT_EQ(std::filesystem::read_symlink(directory_ + "/checkpoints/best"), "step-00000024")
+        << every;
+    std::filesystem::remove_all(directory_);
+  }
+}
+
 TEST_F(TrainingRunTest, KeepsItsBestCheckpointWhenTheFlagIsNotGivenAgain) {
   EXPECT_EQ(
       start({"--devices=cpu:1", "--keep=1", "--epochs=3", "--best_metric=validation_loss:max"})
