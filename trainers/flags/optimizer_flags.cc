@@ -62,12 +62,13 @@ Option<OptimizerFlags> group_option() {
       &OptimizerFlags::groups, parse_groups,
       optimizer_row(
           "group", "PATTERN:SETTINGS",
-          "what is special about variables whose name, or a scope that they lie below, is like the "
-          "pattern, in which a star stands for any characters. Settings, with commas between: "
-          "rate=X multiplies the rate of the schedule, weight_decay=X replaces the weight decay, "
-          "freeze does not train them, most_rank=N leaves out those of more than N dimensions. Of "
-          "several flags, or groups with ; between, the first that fits a variable counts, e.g. "
-          "'head:rate=10' or '*:most_rank=1,weight_decay=0'",
+          "settings for the variables whose name, or a scope above them, matches PATTERN, where a "
+          "star stands for any characters: rate=X multiplies the rate of the schedule, "
+          "weight_decay=X replaces the weight decay, freeze leaves them untrained, most_rank=N is "
+          "for those of at most N dimensions. May be given several times, or with ; between "
+          "groups; "
+          "the first group that fits a variable counts, and those of flags come before those of "
+          "the program, e.g. 'head:rate=10' or '*:most_rank=1,weight_decay=0'",
           "the program's"),
       [](const std::vector<VariableGroup>& groups) { return text_of_groups(groups); });
   option.separator = ';';
@@ -216,7 +217,10 @@ Optimizer chosen_optimizer(const Optimizer& optimizer, const OptimizerFlags& fla
         [&] { return made.with_decay_form(*form); });
   if (!flags.groups.empty()) {
     std::vector<VariableGroup> groups = flags.groups;
-    groups.insert(groups.end(), made.groups().begin(), made.groups().end());
+    for (VariableGroup group : made.groups()) {
+      group.may_be_empty = true;
+      groups.push_back(std::move(group));
+    }
     made = as_flag(cat("--group=", text_of_groups(flags.groups)),
                    [&] { return made.with_groups(std::move(groups)); });
   }

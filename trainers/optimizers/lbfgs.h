@@ -31,7 +31,8 @@ struct MinimizeIteration {
 
 struct MinimizeOptions {
   int memory = 10;  // how many moves are kept
-  // Ends when the norm of the gradient is at most so many times that of the first one.
+  // Ends when the norm of the gradient is at most so many times that of the first one. If that is
+  // very steep, this may be far from a minimum; 0 leaves the test out.
   double gradient_tolerance = 1e-10;
   // Ends when an iteration changes the loss by at most so much of it. Changes below the precision
   // of the loss always count as none.

@@ -58,8 +58,13 @@ VariableGroup parse_group(std::string_view text) {
   require(colon != text.npos && colon > 0 && colon + 1 < text.size(), "'", shown(text),
           "' is no group; write PATTERN:SETTING,..., e.g. head*:rate=10 or conv*:freeze");
   VariableGroup group{.pattern = std::string(text.substr(0, colon))};
-  for (const std::string_view setting : split(text.substr(colon + 1), ','))
+  std::vector<std::string_view> keys;
+  for (const std::string_view setting : split(text.substr(colon + 1), ',')) {
     read_setting(setting, group);
+    keys.push_back(setting.substr(0, setting.find('=')));
+    require(std::ranges::count(keys, keys.back()) == 1, "'", shown(text), "' sets ", keys.back(),
+            " twice; leave one of them out");
+  }
   return group;
 }
 
@@ -85,6 +90,7 @@ std::string VariableGroup::str() const {
   if (rate != 1) settings.push_back(cat("rate=", rate));
   if (weight_decay) settings.push_back(cat("weight_decay=", *weight_decay));
   if (freeze) settings.emplace_back("freeze");
+  if (rate == 1 && !weight_decay && !freeze) settings.emplace_back("rate=1");
   return cat(pattern, ":", join(settings, ","));
 }
 
@@ -114,8 +120,6 @@ void check_groups(std::span<const VariableGroup> groups) {
     const bool trains = group.rate != 1 || group.weight_decay;
     require(!group.freeze || !trains, "the group ", group.str(),
             " freezes its variables, so it can give them no rate and no weight decay");
-    require(group.freeze || trains, "the group ", group.str(),
-            " changes nothing; give it a rate other than 1, a weight_decay, or freeze");
   }
 }
 
@@ -129,6 +133,7 @@ const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string
 std::string refusal_of_groups(std::span<const VariableGroup> groups,
                               std::span<const Variable> variables) {
   for (const VariableGroup& group : groups) {
+    if (group.may_be_empty) continue;
     const auto could_be = [&](const Variable& v) {
       return (group.freeze || v.trainable()) && group.fits(v.logical_name(), v.shape());
     };

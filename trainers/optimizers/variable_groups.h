@@ -17,12 +17,17 @@ struct VariableGroup {
   // A logical name, or a scope that variables lie below. A star stands for any characters, slashes
   // too: "fc0/W", "fc0", "block*", "*/b".
   std::string pattern;
-  double rate = 1;  // multiplies the optimizer's rate, at each step of its schedule
+  // Multiplies the optimizer's rate, at each step of its schedule. 1 alone takes the variables out
+  // of the groups after this one.
+  double rate = 1;
   // In the place of the optimizer's; none: as without the group.
   std::optional<double> weight_decay = {};
   bool freeze = false;  // the variables are not trained; they stay weights
   // Fits only variables of at most so many dimensions: biases and the gains of norms have 1.
   std::size_t most_rank = std::numeric_limits<std::size_t>::max();
+
+  // Of a program, whose variables may all be in groups of flags, which come first.
+  bool may_be_empty = false;
 
   bool fits(std::string_view logical_name, const Shape& shape) const;
   // "fc*:rate=0.1,weight_decay=0", as parse_groups() reads it.
@@ -37,7 +42,7 @@ std::vector<VariableGroup> parse_groups(std::string_view text);
 // Such a text; "" for no groups.
 std::string text_of_groups(std::span<const VariableGroup> groups);
 // Throws InvalidArgument for a group without a pattern, with a number that is negative or not
-// finite, that changes nothing, or that freezes variables and says how they are trained.
+// finite, or that freezes variables and says how they are trained.
 void check_groups(std::span<const VariableGroup> groups);
 
 // The first group that fits; null if none does.
@@ -45,8 +50,8 @@ const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string
                               const Shape& shape);
 
 // Why the groups do not fit a model with these variables; "" if they do. It begins with a group,
-// as str() writes it. Each group is to be the first that fits some variable: any for a group that
-// freezes, else one that is trained. And something is to be left to train.
+// as str() writes it. Each group that may not be empty is to be the first that fits some variable:
+// any for a group that freezes, else one that is trained. And something is to be left to train.
 std::string refusal_of_groups(std::span<const VariableGroup> groups,
                               std::span<const Variable> variables);
 

@@ -76,7 +76,7 @@ TEST(VariableGroup, IsRefusedWithTheWordThatIsWrong) {
         {"head:rate=-1", "its rate is a factor, a finite number >= 0"},
         {"head:weight_decay=-1", "its weight decay must be a finite number >= 0"},
         {"head:most_rank=-1,freeze", "'most_rank=-1' is not"},
-        {"head:rate=1", "changes nothing"},
+        {"head:rate=2,rate=3", "sets rate twice"},
         {"head:rate=2,freeze", "freezes its variables, so it can give them no rate"},
         {"a:freeze;", "'' is no group"}})
     EXPECT_THAT(refusal(text), HasSubstr(why)) << text;
@@ -166,6 +166,10 @@ TEST(VariableGroups, MustFitSomethingAndLeaveSomethingToTrain) {
             "conv1:rate=2 fits no variable of the model; near are conv0/W, fc/W");
   EXPECT_THAT(refusal("conv*:rate=2;conv0/W:rate=3"),
               HasSubstr("conv0/W:rate=3 has no effect: all that it fits is in groups before it"));
+  EXPECT_EQ(refusal("fc:rate=1;*:freeze"), "") << "takes fc out of the group after it";
+  std::vector<VariableGroup> groups = parse_groups("*:rate=2;fc:freeze");
+  groups[1].may_be_empty = true;  // of the program
+  EXPECT_EQ(refusal_of_groups(groups, all), "");
 }
 
 }  // namespace variable_groups_test
