@@ -299,14 +299,14 @@ TEST_F(Installed, LibraryIsEnoughToPredictByARun) {
 TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
   const std::string program = make("own_parts", "own_parts");
-  const auto own = run(program, {"--devices=cpu:3", "--allreduce=on_first"});
+  const auto own = run(program, {"--devices=cpu:3", "--batch_size=32", "--allreduce=on_first"});
   EXPECT_EQ(own["allreduce"], "on_first");
   EXPECT_EQ(own["canonical"], true);
   EXPECT_EQ(own["replicas_equal"], true);
   EXPECT_GE(own["validation_accuracy"].get<double>(), 0.99);
   EXPECT_LT(own["epochs"].get<int>(), 20) << "the callback stops before";
-  expect_run_again(program, {"--devices=cpu:3", "--allreduce=on_first"}, own);
-  const auto naive = run(program, {"--devices=cpu:3", "--allreduce=naive"});
+  expect_run_again(program, {"--devices=cpu:3", "--batch_size=32", "--allreduce=on_first"}, own);
+  const auto naive = run(program, {"--devices=cpu:3", "--batch_size=32", "--allreduce=naive"});
   EXPECT_EQ(naive["allreduce"], "naive");
   EXPECT_EQ(naive["params_hash"], own["params_hash"]);
   // The user's strategy is like any other: in lists, and in specs.
