@@ -310,7 +310,8 @@ TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   EXPECT_EQ(naive["allreduce"], "naive");
   EXPECT_EQ(naive["params_hash"], own["params_hash"]);
   // The user's strategy is like any other: in lists, and in specs.
-  const Finished wrong = run_program(program, {"--devices=cpu:3", "--allreduce=on_furst"});
+  const Finished wrong =
+      run_program(program, {"--devices=cpu:3", "--batch_size=32", "--allreduce=on_furst"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.errors, HasSubstr("on_first"));
 }
