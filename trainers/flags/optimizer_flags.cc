@@ -177,8 +177,7 @@ Options<OptimizerFlags> optimizer_options() {
       weight_decay_form_option(),
       group_option(),
       number(
-          &OptimizerFlags::moving_average, "a number >= 0 and below 1",
-          [](double x) { return x >= 0 && x < 1; },
+          &OptimizerFlags::moving_average, "a number >= 0 and below 1", is_share,
           optimizer_row(
               "moving_average", "DECAY",
               "keep exponential moving averages of the trained variables, e.g. 0.999, and evaluate "

@@ -54,7 +54,6 @@ Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling) {
 
 Unscaling clip_values(GradientRows& rows, double most, const Unscaling& unscaling,
                       const DeviceSpec& device) {
-  if (most == 0) return unscaling;
   std::map<std::pair<const Node*, int>, Output> clipped;  // rows may share a gradient
   for (std::vector<Gradient>& row : rows)
     for (Gradient& gradient : row) {

@@ -16,8 +16,7 @@ Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling);
 
 // Replaces the gradients of each row by min(max(factor * g, -most), most), each where it is; NaN
 // stays. Returns what is left of `unscaling`: whether the update is skipped. `device`: where the
-// factor is made. For a `most` of 0 it leaves all as it is. So no update is fused with the sum of
-// its gradient.
+// factor is made. No update is fused with the sum of a gradient that this replaces.
 Unscaling clip_values(GradientRows& rows, double most, const Unscaling& unscaling,
                       const DeviceSpec& device);
 

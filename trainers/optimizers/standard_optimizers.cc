@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <functional>
 #include <utility>
 #include <variant>
 
@@ -36,8 +36,15 @@ Output updated_elements(const Optimizer::Update& u) {
 // LARS scales the updates of matrices and kernels alone.
 bool is_matrix(const Optimizer::Update& u) { return u.variable.shape().rank() >= 2; }
 
-AdamDecay adam_decay(const Optimizer::Update& u) {
-  return {u.weight_decay, u.decay_form == DecayForm::kCoupled};
+// The update of adam() and adamw().
+std::function<Node&(const Optimizer::Update&)> steps_of_adam(const AdamUpdateOptions& factors) {
+  return [factors](const Optimizer::Update& u) -> Node& {
+    AdamUpdateOptions own = factors;
+    own.weight_decay = {u.weight_decay, u.decay_form == DecayForm::kCoupled};
+    own.part_from = u.part_from;
+    return adam_update(u.variable, u.slots[0], u.slots[1], u.step, {u.gradient, u.factor}, u.rate,
+                       own, u.at);
+  };
 }
 
 // An option of an optimizer, and its field of O.
@@ -156,13 +163,7 @@ Optimizer adam(AdamOptions options) {
                        .weight_decay = options.weight_decay,
                        .takes_decay_form = true,
                        .takes_parts = true,
-                       .update = [factors](const Optimizer::Update& u) -> Node& {
-                         AdamUpdateOptions own = factors;
-                         own.weight_decay = adam_decay(u);
-                         own.part_from = u.part_from;
-                         return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
-                                            {u.gradient, u.factor}, u.rate, own, u.at);
-                       }};
+                       .update = steps_of_adam(factors)};
   return standard<AdamOptions>("adam", std::move(rule), options,
                                {{"beta1", &AdamOptions::beta1},
                                 {"beta2", &AdamOptions::beta2},
@@ -188,13 +189,7 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                        .takes_decay_form = true,
                        .decay_form = DecayForm::kDecoupled,
                        .takes_parts = true,
-                       .update = [factors](const Optimizer::Update& u) -> Node& {
-                         AdamUpdateOptions own = factors;
-                         own.weight_decay = adam_decay(u);
-                         own.part_from = u.part_from;
-                         return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
-                                            {u.gradient, u.factor}, u.rate, own, u.at);
-                       }};
+                       .update = steps_of_adam(factors)};
   return standard<AdamWOptions>("adamw", std::move(rule), options,
                                 {{"beta1", &AdamWOptions::beta1},
                                  {"beta2", &AdamWOptions::beta2},
@@ -354,9 +349,12 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
 
 namespace {
 
-std::vector<Optimizer> standard_optimizers() {
-  return {sgd(0.01),     momentum(0.01), rms_prop(0.01), adam(1e-3), adamw(1e-3),
-          amsgrad(1e-3), adagrad(0.01),  lion(1e-4),     lamb(1e-3), lars(0.1)};
+// Made once: flags ask for all of them several times.
+const std::vector<Optimizer>& standard_optimizers() {
+  static const std::vector<Optimizer> all{sgd(0.01),   momentum(0.01), rms_prop(0.01), adam(1e-3),
+                                          adamw(1e-3), amsgrad(1e-3),  adagrad(0.01),  lion(1e-4),
+                                          lamb(1e-3),  lars(0.1)};
+  return all;
 }
 
 }  // namespace
