@@ -152,8 +152,8 @@ if(CMAKE_VERSION VERSION_LESS 3.25.2)  # does not know C++20 for nvcc
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
-# As for C++: no build type sets NDEBUG.
-set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+# As for C++: no build type sets NDEBUG. -O1 is of host code, which only launches; ptxas has -O3 anyway.
+set(CMAKE_CUDA_FLAGS_RELEASE "-O1")
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -Xcompiler=-g1")
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS framework/cuda/*.cc framework/*.cu ops/*.cu)
