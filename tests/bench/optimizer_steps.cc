@@ -1,6 +1,7 @@
 // Writes what optimizers make of weights in some steps for scripts/compare_with_torch, in one
 // safetensors file of f64: `first` and `slope`, of which the gradient is made, and
-// `CASE/STEP` for each case and step. The cases are those of the script.
+// `CASE/STEP` for each case and step. The cases are those of the script, and `CASE_groups`, whose
+// rows are variables in groups.
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,12 @@ std::vector<std::pair<std::string, Optimizer>> cases() {
           {"lamb", lamb(0.05, {.weight_decay = 0.2})}};
 }
 
+// A row of weights each; the last is in no group.
+constexpr const char* kRows[] = {"slow", "undecayed", "frozen", "other"};
+const std::vector<VariableGroup> kGroups{{.pattern = "slow", .rate = 0.1},
+                                         {.pattern = "undecayed", .weight_decay = 0},
+                                         {.pattern = "frozen", .freeze = true}};
+
 // Values in [-1, 1) that look random.
 Tensor values(std::uint64_t seed) {
   std::vector<double> numbers;
@@ -45,20 +52,41 @@ Tensor values(std::uint64_t seed) {
   return Tensor({4, 3}, std::move(numbers));
 }
 
-// The gradient is the weights times a half, plus a slope.
+// Part p of `parts` equal parts.
+Tensor part_of(const Tensor& all, std::size_t p, std::size_t parts) {
+  const std::span<const double> values = all.data<double>();
+  const auto some = values.subspan(p * values.size() / parts, values.size() / parts);
+  return Tensor({4 / static_cast<std::int64_t>(parts), 3}, std::vector(some.begin(), some.end()));
+}
+
+// The weights are `parts` variables. The gradient is the weights times a half, plus a slope.
 std::vector<Tensor> weights_after(const Optimizer& optimizer, const Tensor& first,
-                                  const Tensor& slope) {
+                                  const Tensor& slope, std::size_t parts) {
   Graph graph;
-  const Initializer given = [&](Graph& in, const Shape&, DType) { return constant(in, first); };
-  const Variable w =
-      variable(graph, "w", first.shape(), {.dtype = DType::kF64, .initializer = given});
-  const Gradient gradient{w * 0.5 + constant(graph, slope), w};
-  Node& step = optimizer.apply({&gradient, 1});
+  FreezingGetter freezing(optimizer.groups());
+  const VariableScope scope(graph, freezing);
+  std::vector<Variable> variables;
+  std::vector<Gradient> gradients;
+  for (std::size_t p = 0; p < parts; ++p) {
+    const Tensor values = part_of(first, p, parts);
+    const Initializer given = [&](Graph& in, const Shape&, DType) { return constant(in, values); };
+    variables.push_back(
+        variable(graph, kRows[p], values.shape(), {.dtype = DType::kF64, .initializer = given}));
+    const Variable w = variables.back();
+    if (w.trainable())
+      gradients.push_back({w * 0.5 + constant(graph, part_of(slope, p, parts)), w});
+  }
+  Node& step = optimizer.apply(gradients);
   Session session(graph);
   std::vector<Tensor> after;
   for (int i = 0; i < kSteps; ++i) {
     session.run({step});
-    after.push_back(session.read(w));
+    std::vector<double> all;
+    for (const Variable w : variables) {
+      const Tensor read = session.read(w);
+      all.insert(all.end(), read.data<double>().begin(), read.data<double>().end());
+    }
+    after.emplace_back(first.shape(), std::move(all));
   }
   return after;
 }
@@ -66,10 +94,13 @@ std::vector<Tensor> weights_after(const Optimizer& optimizer, const Tensor& firs
 int write_steps(const std::string& file) {
   std::vector<std::pair<std::string, Tensor>> tensors{{"first", values(1)}, {"slope", values(2)}};
   const Tensor first = tensors[0].second, slope = tensors[1].second;
-  for (const auto& [name, optimizer] : cases()) {
-    const std::vector<Tensor> after = weights_after(optimizer, first, slope);
+  const auto add = [&](const std::string& name, const std::vector<Tensor>& after) {
     for (std::size_t i = 0; i < after.size(); ++i)
       tensors.emplace_back(cat(name, "/", i + 1), after[i]);
+  };
+  for (const auto& [name, optimizer] : cases()) {
+    add(name, weights_after(optimizer, first, slope, 1));
+    add(name + "_groups", weights_after(optimizer.with_groups(kGroups), first, slope, 4));
   }
   std::vector<StoredTensor> stored;
   for (const auto& [name, tensor] : tensors)

@@ -21,7 +21,14 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-double norm(const Vector& a) { return std::sqrt(dot(a, a)); }
+// Without squares that overflow.
+double norm(const Vector& a) {
+  double largest = 0, sum = 0;
+  for (const double x : a) largest = std::max(largest, std::abs(x));
+  if (largest == 0) return 0;
+  for (const double x : a) sum += (x / largest) * (x / largest);
+  return largest * std::sqrt(sum);
+}
 
 // a += factor * b.
 void add(Vector& a, double factor, const Vector& b) {
@@ -64,9 +71,12 @@ class Memory {
       taken[i] = dot(moves_[i].by, way) / moves_[i].product;
       add(way, -taken[i], moves_[i].change);
     }
-    const double scale =
-        empty() ? 1 : moves_.back().product / dot(moves_.back().change, moves_.back().change);
-    for (double& x : way) x *= -scale;
+    double scale = -1;
+    if (!empty()) {
+      const double change = norm(moves_.back().change);
+      scale = -moves_.back().product / change / change;
+    }
+    for (double& x : way) x *= scale;
     for (std::size_t i = 0; i < moves_.size(); ++i)
       add(way, -taken[i] - dot(moves_[i].change, way) / moves_[i].product, moves_[i].by);
     return way;
@@ -83,7 +93,7 @@ class Memory {
 
 // A point on the line of an iteration.
 struct Trial {
-  double step = 0;
+  double step = 0, slope = 0;
   Point point;
 };
 
@@ -96,16 +106,17 @@ class Descent {
 
   MinimizeResult run() {
     current_ = evaluate(reached_);
+    choose_unit();
     if (const std::string& bad = current_.value.not_finite; !bad.empty())
       diverge(cat(bad, " at the first values of the variables"),
               "begin at values where the loss and its gradients are finite");
-    reached_ = current_.at;
+    reached_ = first_ = current_.at;
     enough_ = options_.gradient_tolerance * gradient_norm();
     move_ = options_.first_move > 0 ? options_.first_move : 0.3 * std::max(1.0, norm(reached_));
     std::optional<MinimizeEnd> end;
     if (gradient_norm() == 0) end = MinimizeEnd::kGradient;
     while (!end) end = iterate();
-    return {iterations_, evaluations_, current_.value.loss, gradient_norm(), *end};
+    return {iterations_, evaluations_, loss(), gradient_norm() * unit_, *end};
   }
 
  private:
@@ -113,8 +124,23 @@ class Descent {
     ++evaluations_;
     Point point{std::move(at), {}};
     point.value = objective_.evaluate(point.at);
+    change_unit(point.value);
     return point;
   }
+  // In this unit of the loss, products of losses and gradients do not overflow. As a power of two
+  // it changes no bits.
+  void choose_unit() {
+    double largest = std::abs(current_.value.loss);
+    for (const double slope : current_.value.gradient) largest = std::max(largest, std::abs(slope));
+    if (!current_.value.not_finite.empty() || largest == 0) return;
+    unit_ = std::ldexp(1, std::clamp(std::ilogb(largest), -1000, 1000));
+    change_unit(current_.value);
+  }
+  void change_unit(ObjectiveFunction::Value& value) const {
+    value.loss /= unit_;
+    for (double& slope : value.gradient) slope /= unit_;
+  }
+  double loss() const { return current_.value.loss * unit_; }
   double gradient_norm() const { return norm(current_.value.gradient); }
   int evaluations_left() const { return options_.max_evaluations - evaluations_; }
 
@@ -124,6 +150,7 @@ class Descent {
     if (evaluations_left() <= 0) return MinimizeEnd::kEvaluations;
     const double before = current_.value.loss;
     if (!move()) {
+      if (memory_.empty() && contradicted_) return MinimizeEnd::kContradiction;
       if (memory_.empty() && evaluations_left() > 0) return MinimizeEnd::kNoDecrease;
       memory_.clear();
       return std::nullopt;
@@ -131,18 +158,27 @@ class Descent {
     ++iterations_;
     reached_ = current_.at;
     if (objective_.reach) objective_.reach(reached_);
-    const MinimizeIteration state{iterations_, evaluations_, current_.value.loss, gradient_norm(),
+    const MinimizeIteration state{iterations_, evaluations_, loss(), gradient_norm() * unit_,
                                   move_};
     if (options_.callback && !options_.callback(state)) return MinimizeEnd::kCallback;
-    if (state.gradient_norm <= enough_) return MinimizeEnd::kGradient;
+    if (gradient_norm() <= enough_ && is_near()) return MinimizeEnd::kGradient;
     const double change = std::max(options_.change_tolerance, objective_.rounding);
-    if (before - state.loss <= change * std::abs(before)) return MinimizeEnd::kChange;
+    if (before - current_.value.loss <= change * std::abs(before)) return MinimizeEnd::kChange;
     return std::nullopt;
+  }
+
+  // Whether the next move would be short, so that a small gradient is not just less steep.
+  bool is_near() const {
+    const double length = std::max(norm(current_.at), norm(difference(current_.at, first_)));
+    return norm(memory_.direction(current_.value.gradient)) <=
+           std::sqrt(options_.gradient_tolerance) * length;
   }
 
   // Whether the line search has found a step, and the point has moved by it.
   bool move() {
-    const Vector direction = memory_.direction(current_.value.gradient);
+    Vector direction = memory_.direction(current_.value.gradient);
+    if (const double length = norm(direction); memory_.empty())
+      for (double& x : direction) x /= length;
     const double slope = dot(current_.value.gradient, direction);
     if (!(slope < 0)) return false;
     std::vector<Trial> trials;
@@ -151,25 +187,40 @@ class Descent {
         [&](double step) {
           Vector at = current_.at;
           add(at, step, direction);
-          const ObjectiveFunction::Value& value =
-              trials.emplace_back(step, evaluate(std::move(at))).point.value;
-          if (!value.not_finite.empty()) return LinePoint{step, NAN, NAN};
-          return LinePoint{step, value.loss, dot(value.gradient, direction)};
+          Trial& trial = trials.emplace_back(step, NAN, evaluate(std::move(at)));
+          if (!is_finite(trial)) return LinePoint{step, NAN, NAN};
+          trial.slope = dot(trial.point.value.gradient, direction);
+          return LinePoint{step, trial.point.value.loss, trial.slope};
         },
-        line_options(direction));
+        line_options());
     if (std::none_of(trials.begin(), trials.end(), is_finite))
       diverge(
           cat(trials.back().point.value.not_finite, " at each of ", trials.size(), " steps tried"),
           "look at logarithms, divisions and square roots of what leads to it");
     const auto chosen = std::find_if(trials.begin(), trials.end(),
                                      [&](const Trial& trial) { return trial.step == found.step; });
-    if (chosen == trials.end()) return false;
+    contradicted_ = contradict(trials);
+    if (chosen == trials.end() || contradicted_) return false;
     move_to(trials, *chosen);
     return true;
   }
 
-  LineSearchOptions line_options(const Vector& direction) const {
-    LineSearchOptions line{.first_step = memory_.empty() ? move_ / norm(direction) : 1,
+  // Whether no trial lowered the loss, and some raised it although slopes there and before say that
+  // it falls.
+  bool contradict(const std::vector<Trial>& trials) const {
+    const double now = current_.value.loss, rounding = objective_.rounding * std::abs(now);
+    const auto raised = [&](const Trial& trial) {
+      return trial.slope < 0 && trial.point.value.loss > now + rounding;
+    };
+    const auto lowered = [&](const Trial& trial) {
+      return trial.point.value.loss < now - rounding;
+    };
+    return std::any_of(trials.begin(), trials.end(), raised) &&
+           std::none_of(trials.begin(), trials.end(), lowered);
+  }
+
+  LineSearchOptions line_options() const {
+    LineSearchOptions line{.first_step = memory_.empty() ? move_ : 1,
                            .decrease = options_.decrease,
                            .curvature = options_.curvature,
                            .rounding = objective_.rounding};
@@ -204,6 +255,9 @@ class Descent {
   const MinimizeOptions& options_;
   Memory memory_;
   Point current_;
+  Vector first_;               // values of the variables
+  double unit_ = 1;            // of losses and gradients here
+  bool contradicted_ = false;  // by the last line search
   int iterations_ = 0, evaluations_ = 0;
   double enough_ = 0;  // the norm of the gradient at which to end
   double move_ = 0;    // the length of the last move
@@ -235,6 +289,8 @@ std::string_view text_of(MinimizeEnd end) {
     case MinimizeEnd::kGradient: return "the gradient is small enough";
     case MinimizeEnd::kChange: return "the loss hardly changes any more";
     case MinimizeEnd::kNoDecrease: return "no step lowers the loss";
+    case MinimizeEnd::kContradiction:
+      return "no step along the gradient lowers the loss: the gradient may be wrong";
     case MinimizeEnd::kIterations: return "the limit of iterations is reached";
     case MinimizeEnd::kEvaluations: return "the limit of evaluations is reached";
     case MinimizeEnd::kCallback: return "the callback ended it";

@@ -10,12 +10,13 @@ namespace belfry {
 
 // Why a minimisation ended.
 enum class MinimizeEnd {
-  kGradient,     // the gradient is small enough
-  kChange,       // the loss hardly changes any more
-  kNoDecrease,   // no step lowers the loss: rounding hides what is left, or a gradient is wrong
-  kIterations,   // max_iterations were made
-  kEvaluations,  // max_evaluations were made
-  kCallback,     // the callback returned false
+  kGradient,       // the gradient is small enough
+  kChange,         // the loss hardly changes any more
+  kNoDecrease,     // no step lowers the loss: rounding hides what is left
+  kContradiction,  // every step raises the loss, where the gradient says that it falls
+  kIterations,     // max_iterations were made
+  kEvaluations,    // max_evaluations were made
+  kCallback,       // the callback returned false
 };
 
 // "the gradient is small enough".
@@ -31,8 +32,9 @@ struct MinimizeIteration {
 
 struct MinimizeOptions {
   int memory = 10;  // how many moves are kept
-  // Ends when the norm of the gradient is at most so many times that of the first one. If that is
-  // very steep, this may be far from a minimum; 0 leaves the test out.
+  // Ends when the norm of the gradient is at most so many times that of the first one, and the move
+  // that it calls for is at most the square root of it, in lengths of the variables or of their way
+  // from the first values. So a steep beginning does not end it early. 0 leaves the test out.
   double gradient_tolerance = 1e-10;
   // Ends when an iteration changes the loss by at most so much of it. Changes below the precision
   // of the loss always count as none.

@@ -17,7 +17,9 @@ constexpr double kMargin = 0.1;
 // Where the cubic through two points with their slopes has its minimum; NaN if it has none.
 double cubic_minimum(const LinePoint& a, const LinePoint& b) {
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step);
-  const double d2 = std::copysign(std::sqrt(d1 * d1 - a.slope * b.slope), b.step - a.step);
+  const double unit = std::max({std::abs(d1), std::abs(a.slope), std::abs(b.slope)});
+  const double root = std::sqrt(d1 / unit * (d1 / unit) - a.slope / unit * (b.slope / unit));
+  const double d2 = std::copysign(unit * root, b.step - a.step);
   return b.step - (b.step - a.step) * (b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2);
 }
 
