@@ -82,10 +82,14 @@ std::string advice_for(const DivergenceWatch& watch, Precision precision, const 
 
 std::string Divergence::str() const {
   std::string text;
-  if (loss_since && *loss_since == steps)
+  if (loss_since && std::isfinite(loss))
+    text = cat("gradients of step ", *loss_since, " are not finite, though its loss is ",
+               significant(loss));
+  else if (loss_since && *loss_since == steps)
     text = cat("the loss of step ", steps, " is ", significant(loss));
   else if (loss_since)
     text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
+  if (loss_since && !changed) text += "; this step changed no variable";
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
@@ -102,6 +106,7 @@ Diverged::Diverged(Divergence found)
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   Divergence found{.loss = record.metric("loss"),
                    .loss_since = record.watch().losses().not_finite_since(),
+                   .changed = !built.guards(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
   if (record.has_metric("validation_loss"))
