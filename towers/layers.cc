@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/random.h"
 #include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/cast.h"
@@ -325,6 +326,17 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x,
 
 Output dropout(Tower& tower, Output x, double rate, At at) {
   return tower.is_training() ? dropout(x, rate, at) : x;
+}
+
+Output random_normal(Tower& tower, Output samples, Shape shape, double stddev, DType dtype, At at) {
+  const RandomNormalOptions options{std::move(shape), stddev, dtype};
+  return tower.graph().add(kRandomNormal, {samples}, at, NodeOptions(options)).output();
+}
+
+Output random_uniform(Tower& tower, Output samples, Shape shape, double low, double high,
+                      DType dtype, At at) {
+  const RandomUniformOptions options{std::move(shape), low, high, dtype};
+  return tower.graph().add(kRandomUniform, {samples}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

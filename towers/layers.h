@@ -120,4 +120,14 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x,
 // rate); the identity elsewhere.
 Output dropout(Tower& tower, Output x, double rate, At at = {});
 
+// Random numbers [N,shape...] for the N rows of `samples`, such as an input of the model, whose
+// values do not matter. They depend only on (graph seed, logical name, step, row of the batch of
+// all towers), so any number of devices and processes draws the same. No gradient passes. Towers
+// that do not train draw, too: the same numbers for the same rows after the same step.
+// random_normal(tower.graph(), shape) differs between towers instead.
+Output random_normal(Tower& tower, Output samples, Shape shape, double stddev = 1,
+                     DType dtype = DType::kF32, At at = {});
+Output random_uniform(Tower& tower, Output samples, Shape shape, double low = 0, double high = 1,
+                      DType dtype = DType::kF32, At at = {});
+
 }  // namespace belfry

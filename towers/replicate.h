@@ -97,6 +97,7 @@ struct PredictOptions {
 };
 
 // Builds a tower that does not train: dropout is off, and batch norm uses the moving averages.
+// Other random numbers are drawn (layers.h).
 //
 // On a graph with trainable variables the tower uses those of tower 0, and makes no trainable ones.
 // Throws NotFoundError for a variable that variable() does not find, and InvalidArgument for a

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
@@ -14,30 +15,44 @@ OutputTypes random_shape(const ShapeContext& c) {
   c.require(is_floating(options.dtype), "random numbers are floating point, not ",
             name_of(options.dtype));
   c.require(options.shape.is_fully_known(), "shape ", options.shape, " must be known");
-  return {{options.shape, options.dtype}};
+  if (c.inputs() == 0) return {{options.shape, options.dtype}};
+  c.require(c.input(0).rank() > 0, "needs a batch of samples, not a scalar");
+  std::vector<std::int64_t> dims = options.shape.dims();
+  dims.insert(dims.begin(), c.input(0)[0]);
+  return {{Shape(dims), options.dtype}};
+}
+
+// The values do not depend on the samples.
+std::vector<Output> random_gradient(const Node& node, std::span<const Output>) {
+  return std::vector<Output>(node.inputs().size());
+}
+
+// first: the number of element 0.
+
+template <class Draw, class T>
+BELFRY_KERNEL void draw_fast(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t first,
+                             std::int64_t begin, std::int64_t end, T* y) {
+  for (std::int64_t i = begin; i < end; ++i)
+    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(first + i));
 }
 
 template <class Draw, class T>
-BELFRY_KERNEL void draw_fast(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t begin,
-                             std::int64_t end, T* y) {
+void draw_plainly(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t first,
+                  std::int64_t begin, std::int64_t end, T* y) {
   for (std::int64_t i = begin; i < end; ++i)
-    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(i));
-}
-
-template <class Draw, class T>
-void draw_plainly(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t begin,
-                  std::int64_t end, T* y) {
-  for (std::int64_t i = begin; i < end; ++i)
-    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(i));
+    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(first + i));
 }
 
 template <class Draw>
 KernelRun random_kernel(const KernelPlan& plan, Draw draw, bool plainly) {
-  const std::uint64_t key = random_key(plan.node());
+  const bool numbered = plan.batch().numbered;
+  const std::uint64_t key = random_key(plan.node(), numbered);
+  const Shape& shape = plan.output().shape;
+  const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const auto fill = plainly ? draw_plainly<Draw, T> : draw_fast<Draw, T>;
-    return [key, draw, fill](const KernelPointers& p) {
-      fill(draw, key, p.step(), p.begin(), p.end(), p.output<T>());
+    return [key, row, draw, fill](const KernelPointers& p) {
+      fill(draw, key, p.step(), p.first_row() * row, p.begin(), p.end(), p.output<T>());
     };
   });
 }
@@ -60,19 +75,21 @@ KernelRun normal_reference(KernelPlan& plan) { return random_kernel(plan, normal
 }  // namespace
 
 const Op kRandomUniform{.name = "RandomUniform",
-                        .inputs = 0,
+                        .inputs = kVariadicInputs,
                         .shape = random_shape<RandomUniformOptions>,
-                        .no_gradient = "it has no inputs",
+                        .gradient = random_gradient,
                         .split = WorkSplit::kElements,
+                        .shards = by_rows<1>,
                         .random = true,
                         .cpu = uniform_cpu,
                         .reference = uniform_reference};
 
 const Op kRandomNormal{.name = "RandomNormal",
-                       .inputs = 0,
+                       .inputs = kVariadicInputs,
                        .shape = random_shape<RandomNormalOptions>,
-                       .no_gradient = "it has no inputs",
+                       .gradient = random_gradient,
                        .split = WorkSplit::kElements,
+                       .shards = by_rows<1>,
                        .random = true,
                        .cpu = normal_cpu,
                        .reference = normal_reference};

@@ -1,5 +1,7 @@
 // RandomUniform, RandomNormal: counter-based random numbers. They depend only on (graph seed,
-// logical name, tower, step, element), so neither placement nor threads change them.
+// logical name, tower, step, element), so neither placement nor threads change them. With an input,
+// a batch of samples, they have a row of `shape` for each of its rows. Its values do not matter,
+// and rows are numbered over all towers, so the number of towers does not change them either.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 
@@ -20,7 +22,9 @@ struct RandomNormalOptions {
   DType dtype = DType::kF32;
 };
 
-// Numbers in [low, high). `shape` must be known. f32 and f64.
+// Numbers in [low, high). `shape` must be known. f32 and f64. Each tower draws its own: for initial
+// values, and for noise that belongs to no sample. Models draw the noise of samples by
+// random_normal(tower, samples, ...) (towers/layers.h).
 Output random_uniform(Graph& graph, Shape shape, double low = 0, double high = 1,
                       DType dtype = DType::kF32, At at = {});
 Output random_normal(Graph& graph, Shape shape, double stddev = 1, DType dtype = DType::kF32,

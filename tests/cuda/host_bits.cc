@@ -248,8 +248,11 @@ TEST(HostBits, OfCanonicalSumsOfManyTensors) {
 TEST(HostBits, OfRandomNumbers) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     Graph graph;
-    const Output outputs[] = {random_uniform(graph, {1001}, -3, 5, dtype),
-                              random_normal(graph, {1001}, 2, dtype)};
+    const Output samples = constant(graph, Tensor({70}, DType::kI32));
+    const Output outputs[] = {
+        random_uniform(graph, {1001}, -3, 5, dtype), random_normal(graph, {1001}, 2, dtype),
+        graph.add(kRandomNormal, {samples}, {}, NodeOptions(RandomNormalOptions{{9}, 2, dtype}))
+            .output()};
     const std::vector<Tensor> numbers = evaluate(outputs, {}, {.step = 3});
     const CpuKernel source = set_kernel_source(nullptr);
     EXPECT_EQ(numbers, evaluate(outputs, {}, {.step = 3}));

@@ -1,4 +1,4 @@
-// Runs the programs resnet20, gpt and resnet50 on a few samples, as people run them.
+// Runs the programs resnet20, gpt, resnet50 and vae on a few samples, as people run them.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/data/tf_files.h"
 
 namespace belfry {
@@ -258,6 +259,29 @@ TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
   expect_refused("resnet50",
                  {folder, "--image_size=32", "--global_batch_size=2", "--label_offset=2"},
                  "train-0: bad record at byte 0: the label 1 less the offset 2 is no class", 1);
+}
+
+TEST(Vae, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
+  const test::SmallDigits data;
+  expect_one_hash("vae", {"--data_dir=" + data.path()}, "cpu:4", "cpu:1");
+}
+
+TEST(Vae, LearnsToDrawAndToCode) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  const auto after = [](const char* steps) {
+    return report("vae", {"--devices=cpu:2", "--eval_batches=8", steps});
+  };
+  const auto early = after("--max_steps=10"), late = after("--max_steps=300");
+  const auto metric = [](const nlohmann::json& result, const char* name) {
+    return result["metrics"][cat("validation_", name)].get<double>();
+  };
+  for (const auto& result : {early, late})
+    EXPECT_NEAR(metric(result, "loss"),
+                metric(result, "reconstruction") + metric(result, "divergence"), 1e-3);
+  EXPECT_LT(metric(late, "loss"), 0.5 * metric(early, "loss"));
+  EXPECT_GT(metric(late, "divergence"), 1) << "codes say something about digits";
+  EXPECT_EQ(late["k_independent"], true);
 }
 
 // Trains on real data, if $BELFRY_DATA_DIR has them. docs/benchmarks.md has PyTorch's figures for

@@ -62,6 +62,14 @@ TEST(Processes, ByTcpGiveTheHashOfOne) {
   }
 }
 
+TEST(Processes, DrawTheNoiseOfOne) {
+  const std::string vae = BELFRY_BIN_DIR "/vae";
+  const std::string alone = hash_in(shell(vae + " --devices=cpu:4" + arguments()));
+  const Finished two = shell(by_tcp(2, arguments() + " --devices=cpu:2", free_port(), vae));
+  EXPECT_EQ(two.status, 0) << two.errors;
+  EXPECT_EQ(hash_in(two), alone);
+}
+
 bool has_mpi() {
   return shell("command -v mpirun").status == 0 &&
          std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so");

@@ -1,6 +1,7 @@
 #include "belfry/towers/layers.h"
 
 #include <cmath>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,12 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/operand.h"
 #include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/op_test.h"
 #include "belfry/tests/towers/towers_test_support.h"
 #include "belfry/towers/replicate.h"
 
@@ -333,6 +339,92 @@ TEST(DropoutLayer, ActsInTrainingOnly) {
   }
   Tower tower(graph, "predict", false);
   EXPECT_EQ(dropout(tower, x, 0.5), x);
+}
+
+// The noise of 8 samples: for each sample normal numbers [2,2], and uniform ones.
+std::vector<float> noise_of_samples(int devices, int shards) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  const std::vector<TowerRecord> towers =
+      replicate(graph, cpus(devices), VariablePolicy::kReplicated, [&](Tower& tower) {
+        const Output x = placeholder(tower.graph(), "x", DType::kI32, {kUnknownSize});
+        fetches.emplace_back(random_normal(tower, x, {2, 2}));
+        fetches.emplace_back(cast(random_uniform(tower, x, {4}, 2, 3, DType::kF16), DType::kF32));
+      });
+  const std::int64_t rows = 8 / devices;
+  std::vector<FeedType> feeds;
+  for (int d = 0; d < devices; ++d)
+    feeds.push_back({towers[static_cast<std::size_t>(d)].inputs[0], {rows}, d * rows});
+  Session session(graph, {.device_count = {{"CPU", devices}}, .shards_per_device = shards});
+  CompiledStep& step = session.prepare(fetches, feeds);
+  step.run(std::vector(static_cast<std::size_t>(devices), Tensor({rows}, DType::kI32)));
+  std::vector<float> all;
+  for (const std::size_t op : {0, 1})
+    for (std::size_t d = 0; d < static_cast<std::size_t>(devices); ++d) {
+      const std::span<const float> some = step.fetched(2 * d + op).data<float>();
+      all.insert(all.end(), some.begin(), some.end());
+    }
+  return all;
+}
+
+TEST(NoiseOfSamples, IsThatOfTheRowsOfAllTowers) {
+  const std::vector<float> one = noise_of_samples(1, 1);
+  ASSERT_EQ(one.size(), 64U);
+  EXPECT_EQ(std::set(one.begin(), one.begin() + 32).size(), 32U) << "rows differ";
+  for (std::size_t i = 32; i < 64; ++i) EXPECT_TRUE(one[i] >= 2 && one[i] <= 3) << one[i];
+  for (const auto& [devices, shards] : {std::pair(1, 8), {2, 1}, {2, 4}, {4, 2}, {8, 1}})
+    EXPECT_EQ(noise_of_samples(devices, shards), one) << devices << " devices, " << shards;
+}
+
+TEST(NoiseOfSamples, DiffersByStepAndCallAndIsDrawnInPrediction) {
+  Graph graph;
+  const Output x = iota(graph, {50, 3});
+  const auto draw = [&](bool training, const char* name, std::uint64_t step) {
+    Tower tower(graph, "", training);
+    return evaluate(random_normal(tower, x, {7}, 1, DType::kF32, name), {}, {.step = step});
+  };
+  const Tensor first = draw(true, "noise", 1);
+  EXPECT_EQ(first.shape(), (Shape{50, 7}));
+  EXPECT_NE(draw(true, "other", 1), first);
+  EXPECT_NE(draw(true, "noise", 2), first);
+  EXPECT_NE(draw(false, "predicted", 1), first);
+  Tower tower(graph);
+  EXPECT_NE(evaluate(random_normal(tower, x, {7})), evaluate(random_normal(tower, x, {7})));
+}
+
+TEST(NoiseOfSamples, IsDistributedAsItsNameSays) {
+  Graph graph;
+  Tower tower(graph);
+  const Tensor sample = evaluate(random_normal(tower, iota(graph, {1000}), {100}, 2, DType::kF64));
+  double sum = 0, squares = 0;
+  for (const double z : doubles(sample)) sum += z, squares += z * z;
+  EXPECT_NEAR(sum / 1e5, 0, 5 * 2 / std::sqrt(1e5));
+  EXPECT_NEAR(squares / 1e5, 4, 0.08);
+}
+
+TEST(NoiseOfSamples, KeepsTheContractOfOpsAndStopsGradients) {
+  const auto noise = [](Inputs x) {
+    Tower tower(x[0].graph());
+    return random_normal(tower, x[0], {3}, 2, x[0].dtype(), "noise");
+  };
+  const auto numbers = [](Inputs x) {
+    Tower tower(x[0].graph());
+    return random_uniform(tower, x[0], {}, -1, 1, x[0].dtype(), "noise");
+  };
+  for (const Builder& build : {Builder(noise), Builder(numbers)})
+    check_op({.build = build, .inputs = {random_values({7, 5})}, .gradient = -1, .nan = false});
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {4, 2}), drawn = random_normal(tower, x, {2});
+  EXPECT_EQ(evaluate(gradients(x * drawn, {x})[0]), evaluate(drawn));
+  EXPECT_FALSE(gradients(drawn, {x})[0]);
+}
+
+TEST(NoiseOfSamples, RefusesAScalar) {
+  Graph graph;
+  Tower tower(graph);
+  EXPECT_THAT(message_of([&] { random_normal(tower, constant(graph, 1, DType::kF32), {2}); }),
+              HasSubstr("needs a batch of samples, not a scalar"));
 }
 
 }  // namespace layers_test

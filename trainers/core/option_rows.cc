@@ -465,13 +465,14 @@ Options<TrainerOptions> computing_options() {
                   .noted = false,
                   .reported = true},
                  [](const std::vector<std::string>& scopes) { return join(scopes, ","); }),
-          whole_number(&TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
-                       {.name = "seed",
-                        .unit = "N",
-                        .text = "seed of initial values, the order of the data and dropout, >= 0",
-                        .otherwise = "1",
-                        .scope = Scope::kResults,
-                        .words = "the seed"})};
+          whole_number(
+              &TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
+              {.name = "seed",
+               .unit = "N",
+               .text = "seed of initial values, the order of the data, dropout and noise, >= 0",
+               .otherwise = "1",
+               .scope = Scope::kResults,
+               .words = "the seed"})};
 }
 
 Options<TrainerOptions> data_options() {

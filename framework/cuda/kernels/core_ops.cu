@@ -167,34 +167,38 @@ QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// y[i] = draw.number(key, *step, i).
+// y[i] = draw.number(key, *step, first + i).
 template <class Draw, class T>
 struct RandomNumbers {
   using Shared = Nothing;
   Draw draw;
   std::uint64_t key;
   const std::uint64_t* step;
-  std::int64_t begin, end;
+  std::int64_t first, begin, end;
   T* y;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
-      if (i < end) y[i] = draw.template number<T>(key, *step, static_cast<std::uint64_t>(i));
+      if (i < end)
+        y[i] = draw.template number<T>(key, *step, static_cast<std::uint64_t>(first + i));
     });
   }
 };
 
 template <class Draw>
 QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
-  return visit_floating(
-      plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
-        return [draw, key](const KernelPointers& p, KernelQueue& queue) {
-          launch(queue,
-                 RandomNumbers<Draw, T>{draw, key, queue.step(), p.begin(), p.end(), p.output<T>()},
-                 grid_for(p.end() - p.begin()));
-        };
-      });
+  const bool numbered = plan.batch().numbered;
+  const std::uint64_t key = random_key(plan.node(), numbered);
+  const Shape& shape = plan.output().shape;
+  const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> QueueRun {
+    return [=](const KernelPointers& p, KernelQueue& queue) {
+      const RandomNumbers<Draw, T> kernel{draw,      key,     queue.step(), p.first_row() * row,
+                                          p.begin(), p.end(), p.output<T>()};
+      launch(queue, kernel, grid_for(p.end() - p.begin()));
+    };
+  });
 }
 
 QueueRun random_uniform(KernelPlan& plan) {

@@ -48,6 +48,14 @@ Output convnet(Tower& tower, Output images, Output labels) {
   return loss_of(tower, dropout(tower, flatten(x), 0.5), labels);
 }
 
+// Noise of a latent code, as in a variational autoencoder, and of images.
+Output noisy(Tower& tower, Output images, Output labels) {
+  const Output x = flatten(images + 0.1 * random_uniform(tower, labels, {6, 6, 3}));
+  const Output mean = dense(tower, "mean", x, {.units = 4});
+  const Output deviation = dense(tower, "deviation", x, {.units = 4});
+  return loss_of(tower, mean + deviation * random_normal(tower, images, {4}), labels);
+}
+
 // Images shrink and grow again. Convolutions take each channel by itself, and channels in groups.
 Output groups_of_channels(Tower& tower, Output images, Output labels) {
   Output x = conv2d(tower, "each", images, {.filters = 6, .dilation = 2, .groups = 3});
@@ -228,6 +236,11 @@ void expect_same_bits(Run run) {
 TEST(Independence, HoldsForAConvnetWithDropout) {
   expect_same_bits({.model = convnet});
   expect_same_bits({.model = convnet, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForNoiseOfSamples) {
+  expect_same_bits({.model = noisy});
+  expect_same_bits({.model = noisy, .shards = 16, .trainer = "parameter_server"});
 }
 
 TEST(Independence, HoldsForConvolutionsOfGroups) {
