@@ -21,6 +21,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/run_saver.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -363,6 +364,33 @@ TEST_F(NonfiniteRun, RestoresOnlySoOften) {
       run_train({dir_, "--on_nonfinite=restore", "--save_every_epochs=0"}, recipe(kNaN));
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.error, HasSubstr("training diverged: the loss of step "));
+}
+
+// The first process alone saves, and all read. One of them has the bad sample.
+TEST_F(NonfiniteRun, TakesThemInAllProcesses) {
+  std::mutex mutex;
+  std::vector<std::string> hashes;
+  RunDirectory directory(run_);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const auto data = spiced_data(kNaN);
+    const auto steps = std::make_shared<Steps>();
+    TrainerOptions options = options_of(OnNonfinite::kRestore);
+    options.batch_size = 2;
+    options.session.processes = processes;
+    options.callbacks = {steps};
+    if (processes->rank() == 0)
+      options.callbacks.push_back(
+          std::make_shared<RunSaver>(directory, SaveSchedule{.every_steps = 1, .keep = 9}));
+    const auto trainer = make(std::move(options), *data);
+    trainer->train();
+    EXPECT_EQ(trainer->record().watch().skipped_steps(), 1);
+    EXPECT_EQ(steps->unchanged.size(), 1u) << "each step was saved, so nothing was lost";
+    const std::string hash = state_hash(trainer->session(), trainer->graph());
+    const std::lock_guard lock(mutex);
+    hashes.push_back(hash);
+  });
+  ASSERT_EQ(hashes.size(), 2u);
+  EXPECT_EQ(hashes[0], hashes[1]);
 }
 
 TEST_F(NonfiniteRun, WarnsIfItSkipsAllSteps) {
