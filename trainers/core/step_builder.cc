@@ -76,6 +76,8 @@ class StepBuilder {
     if (equal && plain_.train_op) {
       step.train_op = plain_.train_op;
       step.gradients = plain_.gradients;
+      step.squares = plain_.squares;
+      step.factor = plain_.factor;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
@@ -101,6 +103,8 @@ class StepBuilder {
     if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
     const UpdateNodes made = update_variables(table, how, step);
     step.accumulation = made.accumulation;
+    step.squares = made.squares;
+    step.factor = made.factor;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(
@@ -123,18 +127,24 @@ class StepBuilder {
 
   UpdateNodes apply(GradientTable gradients, UpdateOptions how, StepNodes& step) {
     const TrainerOptions& trainer = options_.trainer;
-    AccumulationNodes accumulation;
+    UpdateNodes made;
     if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
       BatchSums sums = sum_over_batches(gradients, batches);
-      accumulation = sums.nodes;
+      made.accumulation = sums.nodes;
       gradients = GradientTable(std::move(sums.of_all));
       how.unscaling = sums.unscaling;
     }
     step.gradients = gradients.row(0);
+    made.factor = how.unscaling.factor;
+    if (trainer.log_gradient_norms) made.squares = squares_of(gradients);
     if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
-    return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
-                             clipped(gradients, trainer.clip_norm, how.unscaling)),
-            accumulation};
+    if (trainer.clip_norm > 0) {
+      const bool known = trainer.log_gradient_norms && trainer.clip_value == 0;
+      const GradientSquares squares = known ? made.squares : squares_of(gradients);
+      how.unscaling = clipped(squares.sums, trainer.clip_norm, how.unscaling, gradients.device(0));
+    }
+    made.update = &apply_gradients(trainer.optimizer, gradients, {}, how.slots, how.unscaling);
+    return made;
   }
 
   // The table with its elements cut off, which may share tensors as combined ones do.
