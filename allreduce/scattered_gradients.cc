@@ -57,8 +57,8 @@ class SquaresOfAll {
     sums_ = all_gather(squares_of_blocks(rows), place, of_ranks);
   }
 
-  // The norm of tensors [first, last) together.
-  Output norm(std::size_t first, std::size_t last, At at = {}) const {
+  // The sums of tensors [first, last), each by itself.
+  Output sums(std::size_t first, std::size_t last) const {
     SumsOfBlocksOptions blocks{.count = static_cast<int>(last - first)};
     for (std::size_t i = first; i < last; ++i)
       for (const WorkRange& range : blocks_[i]) {
@@ -66,7 +66,7 @@ class SquaresOfAll {
         blocks.first.push_back(range.begin);
         blocks.blocks.push_back(range.size());
       }
-    return norm_of_blocks(sums_, std::move(blocks), at);
+    return sums_of_blocks(sums_, std::move(blocks));
   }
 
  private:
@@ -162,16 +162,17 @@ std::vector<ScatteredGradients::Gathered> ScatteredGradients::gather(
   return gathered;
 }
 
-Output ScatteredGradients::norm(std::span<const Output> rows, At at) const {
+Output ScatteredGradients::squares(std::span<const Output> rows) const {
   std::vector<const Cuts*> cuts;
   for (const Part& variable : variables_) cuts.push_back(&variable.cuts);
-  return SquaresOfAll(rows, cuts, graph_.process()).norm(0, cuts.size(), at);
+  return SquaresOfAll(rows, cuts, graph_.process()).sums(0, cuts.size());
 }
 
 std::vector<Output> ScatteredGradients::norms(int v, std::span<const Output> rows) const {
   const SquaresOfAll squares(rows, std::vector(rows.size(), &of(v).cuts), graph_.process());
   std::vector<Output> norms;
-  for (std::size_t i = 0; i < rows.size(); ++i) norms.push_back(squares.norm(i, i + 1));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    norms.push_back(norm_of_sums({{squares.sums(i, i + 1)}}));
   return norms;
 }
 

@@ -38,9 +38,9 @@ class ScatteredGradients {
     AssignGatheredOptions of_variable;
   };
   std::vector<Gathered> gather(const std::function<Output(int v)>& own) const;
-  // The norm of tensors of all variables together, with the bits of global_norm(). `rows`: this
-  // process's parts of them, cut as own_piece() is.
-  Output norm(std::span<const Output> rows, At at = {}) const;
+  // The sums of squares of tensors of all variables, f64 [variables], with the bits of
+  // sums_of_squares(). `rows`: this process's parts of them, cut as own_piece() is.
+  Output squares(std::span<const Output> rows) const;
   // The norm of each of several tensors that are cut as own_piece(v) is.
   std::vector<Output> norms(int v, std::span<const Output> rows) const;
 

@@ -3,6 +3,7 @@
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry bisect RUN_A RUN_B
+//   belfry trace summary FILE [--peak=FILE]
 //   belfry flags
 #include "belfry/trainers/commands/bisect_command.h"
 #include "belfry/trainers/commands/checkpoint_commands.h"
@@ -10,6 +11,7 @@
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/subcommands.h"
+#include "belfry/trainers/commands/trace_command.h"
 #include "belfry/trainers/program/program.h"
 using namespace belfry;
 
@@ -22,6 +24,7 @@ int main(int argc, char** argv) {
        {"ls", "verify", "diff", "export", "import"}},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
+      {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
       {"flags", "print the flags of programs that train", run_flags_command}};
   return run_program([&] {
     return run_subcommand(

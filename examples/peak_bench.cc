@@ -140,6 +140,7 @@ class Benchmark {
   void run() {
     report_.set("devices", static_cast<int>(flags_.devices.size()))
         .set("device_type", lower(flags_.devices[0].type.value_or("").str()))
+        .set("threads", workers())
         .set("bytes", flags_.bytes);
     const double bandwidth =
         fitting(cat("--bytes=", flags_.bytes), [&] { return copy_bandwidth(); });
@@ -162,14 +163,15 @@ class Benchmark {
   }
 
  private:
+  int workers() const { return flags_.session.threads ? flags_.session.threads : usable_cores(); }
+
   // Bytes read and written per second, by all devices together.
   double copy_bandwidth() {
     std::optional<Busy> busy("allocating what is copied");
     Interleaved ways;
     const std::vector<DeviceSpec>& devices = flags_.devices;
-    const int most = flags_.session.threads ? flags_.session.threads : usable_cores();
     ByteLimit limit(devices, flags_.session.logical_gpus, flags_.bytes,
-                    std::min(most, static_cast<int>(devices.size())));
+                    std::min(workers(), static_cast<int>(devices.size())));
     const int way = ways.add([&] { limit.run(); });
     busy.reset();
     time(ways, "copy");

@@ -1,7 +1,10 @@
 #include "belfry/ops/multiply_adds.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
+#include "belfry/framework/trace/launch_work.h"
 #include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
@@ -18,11 +21,9 @@ double elements_from(const Shape& shape, std::size_t first) {
   return result;
 }
 
-double of_matmul(const Node& node) {
-  const Shape& a = node.input(0).shape();
+double of_matmul(const Node& node, const Shape& a, const Shape& product) {
   const bool by_rows = node.options<MatMulOptions>().transpose_a;
-  const double inner = counted(by_rows ? a[a.rank() - 2] : a.back());
-  return elements_from(node.output_type(0).shape, 0) * inner;
+  return elements_from(product, 0) * counted(by_rows ? a[a.rank() - 2] : a.back());
 }
 
 // For q [batch, time, width]. Forward has two products: scores, and the weighted sum of values.
@@ -31,23 +32,34 @@ double of_attention(const Shape& q, int products) {
   return products * elements_from(q, 0) * counted(q[1]);
 }
 
+// Weights have the shapes of the node: those of a plan may be packed.
+double of_types(const Node& node, std::span<const TensorType> inputs,
+                std::span<const TensorType> outputs) {
+  const Op* const op = &node.op();
+  if (op == &kMatMul) return of_matmul(node, inputs[0].shape, outputs[0].shape);
+  if (op == &kMatMulTransposeA)
+    return elements_from(outputs[0].shape, 0) * counted(inputs[0].shape[0]);
+  // Each element of the output, or of dy, uses the filter of one output channel.
+  if (op == &kConv2d)
+    return elements_from(outputs[0].shape, 0) * elements_from(node.input(1).shape(), 1);
+  if (op == &kConv2dGradInput)
+    return elements_from(inputs[0].shape, 0) * elements_from(node.input(1).shape(), 1);
+  if (op == &kConv2dGradFilter)
+    return elements_from(inputs[1].shape, 0) * elements_from(node.output_type(0).shape, 1);
+  if (op == &kCausalAttention) return of_attention(inputs[0].shape, 2);
+  if (op == &kCausalAttentionGrad) return of_attention(inputs[0].shape, 5);
+  return 0;
+}
+
+[[maybe_unused]] const bool kIsSet = (set_multiply_adds(of_types), true);
+
 }  // namespace
 
 double multiply_adds(const Node& node) {
-  const Op* const op = &node.op();
-  if (op == &kMatMul) return of_matmul(node);
-  if (op == &kMatMulTransposeA)
-    return elements_from(node.output_type(0).shape, 0) * counted(node.input(0).shape()[0]);
-  // Each element of the output, or of dy, uses the filter of one output channel.
-  if (op == &kConv2d)
-    return elements_from(node.output_type(0).shape, 0) * elements_from(node.input(1).shape(), 1);
-  if (op == &kConv2dGradInput)
-    return elements_from(node.input(0).shape(), 0) * elements_from(node.input(1).shape(), 1);
-  if (op == &kConv2dGradFilter)
-    return elements_from(node.input(1).shape(), 0) * elements_from(node.output_type(0).shape, 1);
-  if (op == &kCausalAttention) return of_attention(node.input(0).shape(), 2);
-  if (op == &kCausalAttentionGrad) return of_attention(node.input(0).shape(), 5);
-  return 0;
+  std::vector<TensorType> inputs, outputs;
+  for (const Output& input : node.inputs()) inputs.push_back(input.type());
+  for (std::size_t i = 0; i < node.outputs(); ++i) outputs.push_back(node.output_type(i));
+  return of_types(node, inputs, outputs);
 }
 
 }  // namespace belfry

@@ -194,6 +194,7 @@ class TimelineMaker {
         std::vector<std::int64_t> free(line_.tracks.size());
         for (const LaunchIndex l : plan_.strands[s].launches) {
           Timeline::Slice slice{track, plan_.launches[l].node, false, {}};
+          slice.shard = shard;
           settle(slice, recording_.shards[l][at(shard) - 1], 0, free);
           line_.slices.push_back(slice);
         }

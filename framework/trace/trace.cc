@@ -16,10 +16,11 @@ namespace belfry {
 namespace {
 
 std::string file_of(std::int64_t transferred_bytes, const JsonValue& transfers,
-                    const std::string& more_data, const std::string& events) {
-  return cat(
-      "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":", transferred_bytes,
-      ",\"transfers\":", transfers.str(), more_data, "},\n\"traceEvents\":[\n", events, "\n]}\n");
+                    const JsonValue& workers, const std::string& more_data,
+                    const std::string& events) {
+  return cat("{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":",
+             transferred_bytes, ",\"transfers\":", transfers.str(), ",\"workers\":", workers.str(),
+             more_data, "},\n\"traceEvents\":[\n", events, "\n]}\n");
 }
 
 JsonValue to_json(std::span<const Trace::Transfer> transfers) {
@@ -36,7 +37,7 @@ std::int64_t nanoseconds(Recording::Clock::time_point time) {
 
 // What each process sends to rank 0: a line of numbers, one of transfers, then events.
 struct PartOfAll {
-  std::int64_t transferred = 0;
+  std::int64_t transferred = 0, workers = 0;
   CommunicationTime communication;
   JsonValue transfers;
   std::string_view events;
@@ -46,6 +47,7 @@ struct PartOfAll {
     const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);
     const JsonValue numbers = JsonValue::parse(text.substr(0, first));
     part.transferred = numbers.at("transferred").integer();
+    part.workers = numbers.at("workers").integer();
     part.communication = {numbers.at("under_way").integer(), numbers.at("hidden").integer()};
     part.transfers = JsonValue::parse(text.substr(first + 1, second - first - 1));
     part.events = text.substr(second + 1);
@@ -59,6 +61,7 @@ std::string part_text(const Trace& trace, const std::string& events) {
                  .set("transferred", trace.transferred_bytes())
                  .set("under_way", under_way)
                  .set("hidden", hidden)
+                 .set("workers", trace.content().workers)
                  .str(),
              "\n", to_json(trace.transfers()).str(), "\n", events);
 }
@@ -91,12 +94,13 @@ TraceFile joined(Processes& processes, const std::vector<ClockOffset>& offsets,
                  const std::vector<std::string>& parts) {
   TraceFile file;
   std::int64_t transferred = 0;
-  JsonValue transfers = JsonValue::array();
+  JsonValue transfers = JsonValue::array(), workers = JsonValue::array();
   std::string events;
   for (const std::string& text : parts) {
     const PartOfAll part = PartOfAll::read(text);
     transferred += part.transferred;
     file.communication += part.communication;
+    workers.push(part.workers);
     for (const JsonValue& transfer : part.transfers.items()) transfers.push(transfer);
     events += cat(events.empty() ? "" : ",\n", part.events);
   }
@@ -104,7 +108,7 @@ TraceFile joined(Processes& processes, const std::vector<ClockOffset>& offsets,
   const std::string more =
       cat(",\"clocks\":", clocks_json(processes, offsets).str(),
           ",\"communication_hidden_share\":", (share ? JsonValue(*share) : JsonValue()).str());
-  file.text = file_of(transferred, transfers, more, events);
+  file.text = file_of(transferred, transfers, workers, more, events);
   return file;
 }
 
@@ -133,7 +137,8 @@ const TraceContent& Trace::content() const {
 const CommunicationTime& Trace::communication() const { return content().communication; }
 
 std::string Trace::str() const {
-  return file_of(transferred_bytes(), to_json(transfers_), "", events_text(content(), {}));
+  return file_of(transferred_bytes(), to_json(transfers_), JsonValue::array({content().workers}),
+                 "", events_text(content(), {}));
 }
 
 void Trace::save(const std::string& path, FileSystem& files) const {

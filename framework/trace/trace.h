@@ -10,10 +10,11 @@
 // of the run, by the monotonic clock. There is
 // * one process per device, named by its full name, with one track per strand. A slice is a launch:
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
-//   its forward node. Slices of a track never touch. A shorter slice is shown as 2 ns, and slices
-//   after it, on its track or by a dependency, begin later if they must. Events around a launch on
-//   a GPU time its slice, on the host's clock to some microseconds. The slice's argument `enqueued`
-//   is when the host enqueued it;
+//   its forward node; and with its phase, layer, arithmetic and bytes (launch_work.h). Slices of a
+//   track never touch. A shorter slice is shown as 2 ns, and slices after it, on its track or by a
+//   dependency, begin later if they must. Events around a launch on a GPU time its slice, on the
+//   host's clock to some microseconds. The slice's argument `enqueued` is when the host enqueued
+//   it;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
 //   slice there that uses it. If a feed, or a variable's value from before the run, leaves its
 //   device, it is a slice of 2 ns at the start. A collective is a slice on the strand that ran it,
@@ -22,6 +23,7 @@
 //   each start and end of a launch that changes them, and the bytes of the step's variables;
 // * a process `workers`, if there are several, with a track for each worker: the parts that it ran
 //   of launches of others.
+// otherData.workers has the number of workers of each process.
 // Categories, and names of arguments, are those of TensorFlow's timeline. TensorFlow has two
 // processes per device, packs overlapping ops into extra lanes, and ends arrows outside of slices.
 #pragma once

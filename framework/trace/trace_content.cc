@@ -6,8 +6,11 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/trace/launch_work.h"
 #include "belfry/framework/trace/timeline.h"
 
 namespace belfry {
@@ -64,6 +67,7 @@ class ContentMaker {
     args.set("name", node.name());
     args.set("op", node.op->name);
     args.set("device", devices_[at(timeline_.tracks[at(slice.track)].device)]->spec.str());
+    if (node.launches()) add_work(args, slice);
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       args.set(cat("input", i), plan_.name(node.inputs[i]));
     JsonValue bytes = JsonValue::array();
@@ -74,10 +78,42 @@ class ContentMaker {
     return args;
   }
 
+  // What `belfry trace summary` adds up.
+  void add_work(JsonValue& args, const Timeline::Slice& slice) const {
+    const LaunchWork work = work_of(plan_, slice.node, slice.shard);
+    add_place(args, slice);
+    args.set("flops", work.flops).set("bytes", work.bytes);
+  }
+
+  void add_place(JsonValue& args, const Timeline::Slice& slice) const {
+    args.set("phase", phase_of(slice)).set("layer", layer_of(*plan_.node(slice.node).node));
+  }
+
+  const char* phase_of(const Timeline::Slice& slice) const {
+    const PlanNode& node = plan_.node(slice.node);
+    const NodeOrigin& origin = node.node->origin();
+    const bool of_strand = !slice.is_part && at(slice.track) < plan_.strands.size();
+    if (of_strand && plan_.strands[StrandIndex(slice.track)].communicates) return "messages";
+    if (node.fused_update() || node.writes() > 0) return "update";
+    if (node.participants() > 0 || node.op == &kTransfer || node.op == &kCopy)
+      return "communication";
+    if (origin.forward || node.is_rematerialised()) return "gradient";
+    return origin.call > 0 ? "forward" : "other";
+  }
+
+  // "conv0" of "tower1/conv0/Conv2d", and of the nodes of its gradient.
+  static std::string_view layer_of(const Node& node) {
+    const Node* const forward = node.origin().forward;
+    const std::string_view name = (forward ? *forward : node).logical_name();
+    const std::size_t slash = name.rfind('/');
+    return slash == std::string_view::npos ? name : name.substr(0, slash);
+  }
+
   JsonValue part_args(const Timeline::Slice& slice) const {
     JsonValue args = JsonValue::object();
     args.set("name", plan_.node(slice.node).name());
     args.set("op", plan_.node(slice.node).op->name);
+    add_place(args, slice);
     args.set("begin", slice.range.begin);
     args.set("end", slice.range.end);
     return args;
@@ -229,6 +265,7 @@ TraceContent trace_content(const Plan& plan, const std::vector<std::unique_ptr<D
   const Timeline timeline = make_timeline(plan, recording);
   TraceContent content = ContentMaker(plan, devices, timeline).run();
   content.zero = recording.zero;
+  content.workers = static_cast<int>(recording.parts.size());
   return content;
 }
 

@@ -42,6 +42,7 @@ struct TraceContent {
   std::vector<Track> tracks;
   std::vector<Event> events;  // in order of time
   CommunicationTime communication;
+  int workers = 0;  // threads that ran launches on hosts
 };
 
 // How the events of a process are shown. If there is one process, each of its devices is a process

@@ -231,6 +231,10 @@ const Op kClipFactor{.name = "ClipFactor",
                      .reference = clip_factor_kernel};
 
 Output global_norm(std::span<const Output> xs, At at) {
+  return norm_of_sums(sums_of_squares(xs, At(at.site)), at);
+}
+
+std::vector<Output> sums_of_squares(std::span<const Output> xs, At at) {
   require(!xs.empty(), "global_norm (", at.site, "): needs at least one tensor");
   Graph& graph = xs[0].graph();
   const std::vector<Output> squared = without_halves(xs, at);
@@ -245,7 +249,12 @@ Output global_norm(std::span<const Output> xs, At at) {
     const SumsOfSquaresOptions options{positions, static_cast<int>(xs.size())};
     sums.push_back(graph.add(kSumsOfSquares, own, At(at.site), NodeOptions(options)).output());
   }
-  return graph.add(kGlobalNorm, sums, at).output();
+  return sums;
+}
+
+Output norm_of_sums(std::span<const Output> sums, At at) {
+  require(!sums.empty(), "norm_of_sums (", at.site, "): needs at least one vector of sums");
+  return sums[0].graph().add(kGlobalNorm, sums, at).output();
 }
 
 Output squares_of_blocks(std::span<const Output> rows, At at) {
@@ -253,11 +262,12 @@ Output squares_of_blocks(std::span<const Output> rows, At at) {
   return rows[0].graph().add(kSquaresOfBlocks, rows, at).output();
 }
 
+Output sums_of_blocks(Output blocks, SumsOfBlocksOptions options, At at) {
+  return blocks.graph().add(kSumsOfBlocks, {blocks}, at, NodeOptions(std::move(options))).output();
+}
+
 Output norm_of_blocks(Output blocks, SumsOfBlocksOptions options, At at) {
-  Graph& graph = blocks.graph();
-  const Output sums =
-      graph.add(kSumsOfBlocks, {blocks}, At(at.site), NodeOptions(std::move(options))).output();
-  return graph.add(kGlobalNorm, {sums}, at).output();
+  return norm_of_sums({{sums_of_blocks(blocks, std::move(options), At(at.site))}}, at);
 }
 
 Output clip_factor(Output norm, double max_norm, Output times, At at) {

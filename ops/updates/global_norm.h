@@ -46,9 +46,16 @@ extern const Op kClipFactor;
 // of xs. Infinite or NaN if an element is. Throws InvalidArgument for an empty list.
 Output global_norm(std::span<const Output> xs, At at = {});
 
-// The same in two steps, for tensors of which each process has a part: the sums of this process's
-// blocks, then the norm from the blocks of all processes.
+// The same in two steps. First one vector per device of xs, f64 [size of xs], with the sums of
+// squares of the tensors there and 0 for others; then the norm of vectors that count each tensor
+// once.
+std::vector<Output> sums_of_squares(std::span<const Output> xs, At at = {});
+Output norm_of_sums(std::span<const Output> sums, At at = {});
+
+// The same for tensors of which each process has a part: the sums of this process's blocks, then
+// the sums of whole tensors, or their norm, from the blocks of all processes.
 Output squares_of_blocks(std::span<const Output> rows, At at = {});
+Output sums_of_blocks(Output blocks, SumsOfBlocksOptions options, At at = {});
 Output norm_of_blocks(Output blocks, SumsOfBlocksOptions options, At at = {});
 
 // The factor that limits the norm of gradients to max_norm: min(1, max_norm / norm), and NaN if the

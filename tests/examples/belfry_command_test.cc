@@ -42,8 +42,9 @@ class BelfryCommandTest : public testing::Test {
 };
 
 TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
-  for (const char* command : {"", "plot", "checkpoint", "checkpoint ls", "checkpoint verify",
-                              "checkpoint diff", "checkpoint export", "checkpoint import"}) {
+  for (const char* command :
+       {"", "plot", "trace", "trace summary", "checkpoint", "checkpoint ls", "checkpoint verify",
+        "checkpoint diff", "checkpoint export", "checkpoint import"}) {
     const Finished done = shell(cat("belfry ", command, " --help"));
     EXPECT_EQ(done.status, 0) << command << done.errors;
     EXPECT_THAT(done.output, HasSubstr(cat("Usage: belfry ", command))) << command;
@@ -125,6 +126,67 @@ TEST_F(BelfryCommandTest, SparesWhatItReads) {
   EXPECT_EQ(shell("cat s.jsonl").output, stats);
   EXPECT_EQ(shell("belfry plot spared --out=spared/plot.svg").status, 0);
   EXPECT_EQ(shell("belfry checkpoint ls spared --json=spared/ls.json").status, 0);
+}
+
+// Named rows of a summary.
+nlohmann::json row_of(const nlohmann::json& rows, const std::string& name) {
+  for (const nlohmann::json& row : rows)
+    if (row["name"] == name) return row;
+  ADD_FAILURE() << "no row " << name << " in " << rows;
+  return {{"calls", 0}, {"ms", 0}};
+}
+
+TEST_F(BelfryCommandTest, SumsUpTheTraceOfAStep) {
+  const std::string flags = "--devices=cpu:2 --global_batch_size=64 ";
+  EXPECT_EQ(shell("mnist " + flags + "--max_steps=2 --trace_file=step.json").status, 0);
+  EXPECT_EQ(shell(R"(echo '{"devices":1,"device_type":"cpu","threads":2,"copy_gbs":20,)"
+                  R"("matmul_tflops":{"f32":0.2}}' > peaks.json)")
+                .status,
+            0);
+  const Finished done = shell("belfry trace summary step.json --peak=peaks.json --json=-");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, AllOf(HasSubstr("a step of "), HasSubstr("Conv2dGradFilter"),
+                                 HasSubstr("peak of each worker 100.0 GFLOP/s, 10.0 GB/s")));
+  const auto json = nlohmann::json::parse(done.output);
+  EXPECT_EQ(json["processes"], 1);
+  EXPECT_EQ(json["gpus"], 0);
+  EXPECT_GE(json["workers"], 1);
+  double ms = 0;
+  for (const auto& phase : json["phases"])
+    if (phase["name"] != "wait") ms += phase["ms"].get<double>();
+  EXPECT_NEAR(ms, json["total"]["ms"].get<double>(), 1e-6);
+  for (const char* const phase : {"forward", "gradient", "update"})
+    EXPECT_GT(row_of(json["phases"], phase)["ms"], 0) << phase;
+  EXPECT_GT(row_of(json["ops"], "Conv2d")["floor_share"], 0);
+  EXPECT_GT(row_of(json["layers"], "conv1")["flops"], 0);
+  // As the model says, without the gradient of the images.
+  const auto model = nlohmann::json::parse(shell("mnist " + flags + "--summary --json=-").output);
+  EXPECT_EQ(json["total"]["flops"], 2 * model["multiply_adds_per_step"].get<double>());
+}
+
+TEST_F(BelfryCommandTest, SumsUpTheTraceOfSeveralProcesses) {
+  EXPECT_EQ(shell("belfry run -n 2 -- mnist --devices=cpu:1 --global_batch_size=64 --max_steps=2 "
+                  "--trace_file=both.json")
+                .status,
+            0);
+  const Finished done = shell("belfry trace summary both.json --json=-");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr(", 2 processes\n"));
+  const auto json = nlohmann::json::parse(done.output);
+  EXPECT_EQ(json["processes"], 2);
+  EXPECT_GE(json["workers"], 2);
+  EXPECT_GT(row_of(json["phases"], "messages")["calls"], 0);
+  EXPECT_TRUE(json["total"]["floor_ms"].is_null());
+}
+
+TEST_F(BelfryCommandTest, RefusesFilesThatAreNoTraces) {
+  EXPECT_EQ(shell("echo '{}' > none.json").status, 0);
+  expect_refusal("belfry trace summary none.json", 1,
+                 "none.json: this is no trace that Belfry has written");
+  expect_refusal("belfry trace summary missing.json", 1, "missing.json");
+  expect_refusal("belfry trace summary none.json --peak=none.json", 1, "none.json: ");
+  expect_refusal("belfry trace summary none.json --json=none.json", 2, "none.json");
+  expect_refusal("belfry trace none.json", 2, "has no command 'none.json'");
 }
 
 TEST_F(BelfryCommandTest, ComparesCheckpoints) {

@@ -19,13 +19,14 @@ Finished bench(const std::vector<std::string>& arguments) {
 
 TEST(PeakBench, MeasuresCopiesAndProducts) {
   const Finished done = bench({"--devices=cpu:2", "-b", "1M", "--size=32", "--chain=3", "-n", "2",
-                               "--precisions=bf16,f32", "--json=-"});
+                               "--precisions=bf16,f32", "--threads=3", "--json=-"});
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.errors, testing::ContainsRegex("copy +[0-9.]+ GB/s, read and written\nbf16 "));
   const auto report = nlohmann::json::parse(done.output);
   EXPECT_EQ(report["devices"], 2);
   EXPECT_EQ(report["device_type"], "cpu");
   EXPECT_EQ(report["size"], 32);
+  EXPECT_EQ(report["threads"], 3);
   EXPECT_GT(report["copy_gbs"].get<double>(), 0);
   EXPECT_EQ(report["matmul_tflops"].size(), 2u);
   for (const char* precision : {"bf16", "f32"})

@@ -76,7 +76,9 @@ void Progress::after_epoch(Trainer& trainer, const StepInfo&) {
 
 // The speed's unit is in two parts: "ex" is short for "examples".
 std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
-  const std::vector<NamedValue>& metrics = trainer.record().step_metrics();
+  std::vector<NamedValue> metrics = trainer.record().step_metrics();
+  if (const std::vector<NamedValue> norms = trainer.record().gradient_norms(); !norms.empty())
+    metrics.push_back(norms[0]);
   enum { kStep, kLoss, kLeft, kRate };
   const int epoch = kRate + static_cast<int>(metrics.size()), unit = epoch + 1, device = unit + 1;
   std::vector<Part> parts{

@@ -11,6 +11,7 @@
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_sizes.h"
+#include "belfry/trainers/core/watched_tensors.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/device_list.h"
@@ -79,21 +80,30 @@ void BuiltTraining::choose_shards() {
 void BuiltTraining::compile() {
   const PrepareOptions how{.gathers_first =
                                updates_parts(options_) && batches_.batches_per_step() == 1};
-  const auto compiled = [&](const StepNodes& step, bool keeps_gradients) {
-    return TrainingStep(*session_, step, nodes_.towers, nodes_.learning_rates, how,
-                        keeps_gradients);
+  const auto compiled = [&](const StepNodes& step, bool keeps_gradients,
+                            std::span<const NamedOutput> watched = {}) {
+    return TrainingStep(*session_, step, nodes_.towers, nodes_.learning_rates, how, keeps_gradients,
+                        watched);
   };
+  check_histograms(nodes_, options_);
+  steps_.watches = {.every = options_.histograms.every,
+                    .steps_per_epoch = batches_.steps_per_epoch(),
+                    .batches_per_step = batches_.batches_per_step()};
   for (const StepNodes& step : nodes_.steps) {
     const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
       StepNodes nodes = step;
       nodes.train_op = op;
       nodes.applied = step.batch_applied;
+      nodes.squares = {};
       if (!op) return {};
       return compiled(nodes, false);
     };
     steps_.first = before_last(step.accumulation.begin);
     steps_.between = before_last(step.accumulation.add);
     steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
+    const std::vector<NamedOutput> watched = watched_tensors(nodes_, step, kind_, options_);
+    if (!watched.empty() || !steps_.watching.empty())  // one per form, or none
+      steps_.watching.push_back(compiled(step, options_.keeps_gradients, watched));
   }
   for (std::size_t t = 0; t < nodes_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);

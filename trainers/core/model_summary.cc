@@ -68,6 +68,7 @@ class SummaryBuilder {
     of_data_.insert(&node);
     if (input || node.outputs() == 0) return;
     LayerSummary& layer = find(layer_of(node.logical_name()), node);
+    layer.last = node.output();
     layer.output = node.output_type(0);
     layer.multiply_adds += multiply_adds(node);
     summary_.multiply_adds += multiply_adds(node);
@@ -142,6 +143,10 @@ ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step
   ModelSummary summary = SummaryBuilder(built.towers[0]).take();
   summary.step_multiply_adds = step_multiply_adds(built, batches_per_step);
   return summary;
+}
+
+std::vector<LayerSummary> layers_of(const TowerRecord& tower) {
+  return SummaryBuilder(tower).take().layers;
 }
 
 std::string to_table(const ModelSummary& summary) {

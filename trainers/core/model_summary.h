@@ -14,6 +14,7 @@ namespace belfry {
 // layer by itself.
 struct LayerSummary {
   std::string name;
+  Output last = {};   // of that node; empty for a variable
   TensorType output;  // type of its last node; for a variable that no layer owns, its own type
   std::int64_t parameters = 0;  // of weights, trained or not, without moments of batch norm
   double multiply_adds = 0;     // ops/multiply_adds.h
@@ -33,6 +34,8 @@ struct ModelSummary {
 // of tower 0 depend on. Nodes that only metrics need are left out. Sizes that are unknown at build
 // time count as 1.
 ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step = 1);
+// The layers alone.
+std::vector<LayerSummary> layers_of(const TowerRecord& tower);
 
 // Multiply-adds of a step of all towers of this process, in all its batches. Counts the nodes that
 // the updates depend on, but not recomputed ones (GradientOptions::recompute).

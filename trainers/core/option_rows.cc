@@ -331,6 +331,26 @@ Option<TrainerOptions> clip_norm_option() {
   return option;
 }
 
+Option<TrainerOptions> gradient_norms_option() {
+  auto option = on_off(
+      &TrainerOptions::log_gradient_norms,
+      {.name = "log_gradient_norms",
+       .text = "record the norm of the combined gradients of every step, before they are "
+               "clipped: gradient_norm of all together, and gradient_norm/NAME of each variable; "
+               "no gradient is then fused with its update",
+       .otherwise = "false",
+       .kept = true,
+       .benchmarks = false,
+       .compared = false});
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    return !options.log_gradient_norms || asking.kind.combines
+               ? ""
+               : cat(" is about combined gradients, and the trainer ", asking.kind.name,
+                     kCombinesNone);
+  };
+  return option;
+}
+
 Option<TrainerOptions> clip_value_option() {
   auto option =
       number(&TrainerOptions::clip_value, "a finite number >= 0", [](double x) { return x >= 0; },
@@ -454,7 +474,10 @@ Options<TrainerOptions> length_options() {
 }
 
 Options<TrainerOptions> computing_options() {
-  return {clip_norm_option(), clip_value_option(), precision_option(),
+  return {clip_norm_option(),
+          clip_value_option(),
+          gradient_norms_option(),
+          precision_option(),
           parsed(&TrainerOptions::recompute, parse_scopes,
                  {.name = "recompute",
                   .unit = "SCOPES",

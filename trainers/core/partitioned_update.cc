@@ -32,12 +32,16 @@ class PartUpdates {
     const DeviceScope on(graph_, gradients_.device(0));
     const int batches = options.batches.gradient_accumulation_steps;
     if (batches > 1) add_up(batches);
+    factor_ = unscaling_.factor;
+    if (options.log_gradient_norms) squares_ = squares();
     if (options.clip_value > 0) clip_each();
     if (options.clip_norm > 0) clip();
   }
 
   const AccumulationNodes& accumulation() const { return accumulation_; }
   Output applied() const { return unscaling_.applied; }
+  const GradientSquares& logged_squares() const { return squares_; }
+  Output factor() const { return factor_; }
 
   Node& apply_to(int tower, At at) {
     std::vector<Gradient> row = own_;
@@ -70,11 +74,22 @@ class PartUpdates {
     own_ = std::move(rows[0]);
   }
 
-  void clip() {
-    const NameScope names(graph_, "clip_norm");
+  GradientSquares squares() const {
+    const NameScope names(graph_, "gradient_squares");
+    GradientSquares squares;
     std::vector<Output> rows;
-    for (const Gradient& gradient : own_) rows.push_back(gradient.value);
-    unscaling_ = clipped_by(sums_.norm(rows, "norm"), options_.clip_norm, unscaling_);
+    for (const Gradient& gradient : own_) {
+      squares.variables.emplace_back(gradient.variable.logical_name());
+      rows.push_back(gradient.value);
+    }
+    squares.sums = {sums_.squares(rows)};
+    return squares;
+  }
+
+  void clip() {
+    const bool known = options_.log_gradient_norms && options_.clip_value == 0;
+    unscaling_ = clipped((known ? squares_ : squares()).sums, options_.clip_norm, unscaling_,
+                         gradients_.device(0));
   }
 
   // Gathers the updated parts of all processes, from the first tower of each.
@@ -109,6 +124,8 @@ class PartUpdates {
   std::vector<VariablePart> parts_;
   std::vector<Gradient> own_;  // the parts of this process, and tower 0's variables
   AccumulationNodes accumulation_;
+  GradientSquares squares_;  // empty unless they are logged
+  Output factor_;            // before gradients are clipped
   Unscaling unscaling_;
   std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
   std::vector<ScatteredGradients::Gathered> values_;  // of all variables
@@ -145,7 +162,7 @@ UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gra
   PartUpdates updates(options, gradients, how);
   return {&apply_to_towers(gradients, {},
                            [&](int t, At at) -> Node& { return updates.apply_to(t, at); }),
-          updates.accumulation(), updates.applied()};
+          updates.accumulation(), updates.applied(), updates.logged_squares(), updates.factor()};
 }
 
 }  // namespace belfry

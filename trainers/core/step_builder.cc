@@ -72,6 +72,8 @@ class StepBuilder {
       step.train_op = plain_.train_op;
       step.gradients = plain_.gradients;
       step.applied = plain_.applied;
+      step.squares = plain_.squares;
+      step.factor = plain_.factor;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
@@ -99,6 +101,8 @@ class StepBuilder {
     step.accumulation = made.accumulation;
     step.batch_applied = how.unscaling.applied;
     step.applied = made.applied ? made.applied : step.batch_applied;
+    step.squares = made.squares;
+    step.factor = made.factor;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(
@@ -152,18 +156,25 @@ class StepBuilder {
 
   UpdateNodes apply(GradientTable gradients, UpdateOptions how, StepNodes& step) {
     const TrainerOptions& trainer = options_.trainer;
-    AccumulationNodes accumulation;
+    UpdateNodes made;
     if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
       BatchSums sums = sum_over_batches(gradients, batches, how.unscaling.applied);
-      accumulation = sums.nodes;
+      made.accumulation = sums.nodes;
       gradients = GradientTable(std::move(sums.of_all));
       how.unscaling = sums.unscaling;
     }
     step.gradients = gradients.row(0);
+    made.factor = how.unscaling.factor;
+    if (trainer.log_gradient_norms) made.squares = squares_of(gradients);
     if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
-    return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
-                             clipped(gradients, trainer.clip_norm, how.unscaling)),
-            accumulation, how.unscaling.applied};
+    if (trainer.clip_norm > 0) {
+      const bool known = trainer.log_gradient_norms && trainer.clip_value == 0;
+      const GradientSquares squares = known ? made.squares : squares_of(gradients);
+      how.unscaling = clipped(squares.sums, trainer.clip_norm, how.unscaling, gradients.device(0));
+    }
+    made.applied = how.unscaling.applied;
+    made.update = &apply_gradients(trainer.optimizer, gradients, {}, how.slots, how.unscaling);
+    return made;
   }
 
   // The table with its elements cut off, which may share tensors as combined ones do.

@@ -58,6 +58,16 @@ struct ValidationSet {
   const Dataset* data = nullptr;  // borrowed
 };
 
+// What is shown as histograms, and when (runs/tensorboard.h).
+struct HistogramOptions {
+  std::int64_t every = 0;  // steps; 0: never
+  // Names of trainable variables, such as "fc0/W"; of combined gradients, "gradients/fc0/W"; and of
+  // activations, "activations/fc0": the outputs of tower 0's layers, as a summary of the model
+  // lists them. Or scopes of names, such as "gradients". A star stands for any characters of a
+  // variable, gradient or layer.
+  std::vector<std::string> patterns = {"*"};
+};
+
 // What happens when the loss, a gradient or a moment of a batch norm is NaN or infinite. Under all
 // but kContinue such a step updates nothing: variables, slots and averages keep their bits. With
 // f16, whose loss scale skips steps itself, only a loss counts.
@@ -97,9 +107,13 @@ struct TrainerOptions {
   // The largest size of each element of a gradient, once gradients are combined and before the norm
   // is computed: min(max(g, -clip_value), clip_value). 0: no limit.
   double clip_value = 0;
+  // Computes the norm of each combined gradient, and of all together, in each step
+  // (TrainingRecord::gradient_norms()). Then no gradient is fused with its update.
+  bool log_gradient_norms = false;
   // Makes each step's combined gradients available as TrainingRecord::gradients(). Then none is
   // fused with its update.
   bool keeps_gradients = false;
+  HistogramOptions histograms = {};
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
   OnNonfinite on_nonfinite = OnNonfinite::kStop;

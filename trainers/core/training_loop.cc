@@ -162,6 +162,8 @@ std::unique_ptr<TrainingLoop::Source> TrainingLoop::open_source() {
     const std::int64_t second = std::max(done, std::min(done + 1, last - 1)) + 1;
     traced_ = options.traced.value_or(StepRange{second, second});
   }
+  WatchedSteps& watches = built_.steps().watches;
+  watches.before = done - watches.step_at(progress_.next_batch());
   auto source = std::make_unique<Source>();
   if (built_.nodes().tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(

@@ -5,6 +5,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
@@ -26,6 +27,10 @@ struct StepNodes {
   // The combined gradients, by tower 0's variables; empty if towers update with their own
   // gradients. If a step takes several batches, the sums over these.
   std::vector<Gradient> gradients = {};
+  GradientSquares squares = {};  // of these; empty unless options ask for norms
+  // By which updates multiply these gradients, before they are clipped: a scalar f32, 0 if nothing
+  // is updated; empty: 1.
+  Output factor = {};
   // f64; empty unless there are several processes. For each process it has the loss and metrics of
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
@@ -46,7 +51,9 @@ struct StepNodes {
 struct UpdateNodes {
   Node* update = nullptr;               // updates the variables, in the run of the last batch
   AccumulationNodes accumulation = {};  // for the batches before it, if a step takes several
-  Output applied;  // if it takes several: UpdateOptions::unscaling.applied, of all of them
+  Output applied = {};  // if it takes several: UpdateOptions::unscaling.applied, of all of them
+  GradientSquares squares = {};  // StepNodes::squares
+  Output factor = {};            // StepNodes::factor
 };
 
 // How these nodes are built.

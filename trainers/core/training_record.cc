@@ -19,8 +19,8 @@ namespace {
 
 // Lines about steps have these members beside metrics (stats.jsonl), so no metric may.
 void check_metric_name(std::string_view name) {
-  for (const std::string_view taken :
-       {"loss", "step", "epoch", "seconds", "learning_rate", "examples_per_second"})
+  for (const std::string_view taken : {"loss", "step", "epoch", "seconds", "learning_rate",
+                                       "examples_per_second", "gradient_norm"})
     require(name != taken, "a metric is called '", taken,
             "', as a number of each step is; give it another name");
 }
@@ -94,6 +94,14 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
 
 std::vector<NamedTensor> TrainingRecord::gradients() const {
   return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+}
+
+std::vector<NamedTensor> TrainingRecord::watched() const {
+  return last_step_ ? last_step_->watched() : std::vector<NamedTensor>();
+}
+
+std::vector<NamedValue> TrainingRecord::gradient_norms() const {
+  return last_step_ ? last_step_->gradient_norms() : std::vector<NamedValue>();
 }
 
 double TrainingRecord::examples_per_second() const {

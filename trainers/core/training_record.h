@@ -43,6 +43,13 @@ class TrainingRecord {
   // sums over these. They are not clipped.
   std::vector<NamedTensor> gradients() const;
 
+  // What the last step has fetched for histograms (HistogramOptions), by names such as
+  // "gradients/fc0/W" and "activations/conv0"; empty unless they are due.
+  std::vector<NamedTensor> watched() const;
+  // The norms of the combined gradients of the last step (TrainingStep::gradient_norms()), if
+  // options().log_gradient_norms; else empty, as before the first step.
+  std::vector<NamedValue> gradient_norms() const;
+
   // Training samples of all towers per second of training. The first step does not count; neither
   // do evaluations and other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;

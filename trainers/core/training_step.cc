@@ -1,8 +1,11 @@
 #include "belfry/trainers/core/training_step.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/data/prefetch.h"
 
@@ -59,7 +62,8 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
 
 TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
-                           PrepareOptions options, bool keeps_gradients)
+                           PrepareOptions options, bool keeps_gradients,
+                           std::span<const NamedOutput> watched)
     : numbers_(towers[0]),
       rates_(rates.size()),
       equal_(nodes.all.equal()),
@@ -91,6 +95,16 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
       gradients_.emplace_back(gradient.variable.logical_name(), fetches.size());
       fetches.emplace_back(gradient.value);
     }
+  norms_ = nodes.squares.variables;
+  squares_ = fetches.size();
+  for (const Output& sums : nodes.squares.sums) fetches.emplace_back(sums);
+  squares_end_ = fetches.size();
+  has_factor_ = !norms_.empty() && nodes.factor;
+  if (has_factor_) fetches.emplace_back(nodes.factor);
+  for (const NamedOutput& tensor : watched) {
+    watched_.emplace_back(tensor.name, fetches.size());
+    fetches.emplace_back(tensor.value);
+  }
   step_ = &session.prepare(fetches, feeds, options);
   stages_ = !step_->plan()->feed_slots.empty();
   if (feeds.size() == inputs) return;
@@ -123,10 +137,31 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
   step_->run(std::move(staged), feeds_, options);
 }
 
-std::vector<NamedTensor> TrainingStep::gradients() const {
+std::vector<NamedTensor> TrainingStep::gradients() const { return tensors_of(gradients_); }
+
+std::vector<NamedTensor> TrainingStep::watched() const { return tensors_of(watched_); }
+
+std::vector<NamedTensor> TrainingStep::tensors_of(const NamedFetches& fetches) const {
   std::vector<NamedTensor> result;
-  for (const auto& [name, fetch] : gradients_) result.push_back({name, step_->fetched(fetch)});
+  for (const auto& [name, fetch] : fetches) result.push_back({name, step_->fetched(fetch)});
   return result;
+}
+
+std::vector<NamedValue> TrainingStep::gradient_norms() const {
+  if (norms_.empty()) return {};
+  double factor = has_factor_ ? number_in(step_->fetched(squares_end_), 0) : 1;
+  if (factor == 0) factor = std::numeric_limits<double>::quiet_NaN();  // nothing is updated
+  std::vector<NamedValue> norms{{"gradient_norm", 0}};
+  double all = 0;
+  for (std::size_t v = 0; v < norms_.size(); ++v) {
+    double sum = 0;
+    for (std::size_t fetch = squares_; fetch < squares_end_; ++fetch)
+      sum += number_in(step_->fetched(fetch), v);
+    norms.push_back({cat(norms[0].name, "/", norms_[v]), factor * std::sqrt(sum)});
+    all += sum;
+  }
+  norms[0].value = factor * std::sqrt(all);
+  return norms;
 }
 
 StepRequest TrainingStep::requested() const {
@@ -173,7 +208,7 @@ auto list_of(Steps& steps) {
   std::vector<decltype(&steps.by_form[0])> list;
   for (auto* const step : {&steps.first, &steps.between})
     if (*step) list.push_back(&**step);
-  for (auto* const steps_of : {&steps.by_form, &steps.free})
+  for (auto* const steps_of : {&steps.by_form, &steps.watching, &steps.free})
     for (auto& step : *steps_of) list.push_back(&step);
   return list;
 }
@@ -182,8 +217,8 @@ auto list_of(Steps& steps) {
 
 TrainingStep& TrainingSteps::of(const Batch& batch, std::int64_t batches_per_step) {
   const std::int64_t number = batch.position.batch % batches_per_step;
-  if (number + 1 == batches_per_step) return by_form[batch.form];
-  return number == 0 ? *first : *between;
+  if (number + 1 < batches_per_step) return number == 0 ? *first : *between;
+  return (!watching.empty() && watches.is_due(batch.position) ? watching : by_form)[batch.form];
 }
 
 std::vector<TrainingStep*> TrainingSteps::all() { return list_of(*this); }

@@ -37,10 +37,10 @@ class TrainingStep {
  public:
   // Compiles a step for the inputs of `towers`, for which `nodes` were built. `rates` are the
   // placeholders of the learning rate. With `keeps_gradients`, gradients() returns the combined
-  // gradients.
+  // gradients; watched() returns those tensors.
   TrainingStep(Session& session, const StepNodes& nodes, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {},
-               bool keeps_gradients = false);
+               bool keeps_gradients = false, std::span<const NamedOutput> watched = {});
 
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
@@ -66,11 +66,19 @@ class TrainingStep {
   // The loss and metrics of the towers, combined.
   void numbers_of_run(std::span<double> result) const;
   const MetricNumbers& numbers() const { return numbers_; }
+  // "gradient_norm", the norm of all combined gradients in the last run, as updates take them
+  // before they are clipped; then "gradient_norm/NAME" of each variable. Empty unless options ask
+  // for them. NaN if f16 skips the update.
+  std::vector<NamedValue> gradient_norms() const;
   // StepNodes::gradients in the last run, by the logical names of variables.
   std::vector<NamedTensor> gradients() const;
+  std::vector<NamedTensor> watched() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
+  using NamedFetches = std::vector<std::pair<std::string, std::size_t>>;
+
+  std::vector<NamedTensor> tensors_of(const NamedFetches& fetches) const;
   // Number i of a part of a tower that has samples; towers are counted over all processes.
   double number(std::size_t part, std::size_t i, std::size_t tower) const;
   bool fetched_applied() const;
@@ -78,7 +86,10 @@ class TrainingStep {
   double combined(std::size_t part, std::size_t i) const;
 
   CompiledStep* step_;
-  std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
+  NamedFetches gradients_, watched_;
+  std::vector<std::string> norms_;             // the variables of gradient_norms()
+  std::size_t squares_ = 0, squares_end_ = 0;  // fetches of the sums of squares of their gradients
+  bool has_factor_ = false;                    // the fetch after those is StepNodes::factor
   bool stages_;
   MetricNumbers numbers_;
   std::size_t rates_;
@@ -99,10 +110,28 @@ struct PlanOfStep {
   std::int64_t runs;
 };
 
+// Which steps are watched: every one whose number, from 1, is a multiple of `every`.
+struct WatchedSteps {
+  std::int64_t every = 1;
+  std::int64_t steps_per_epoch = 1, batches_per_step = 1;
+  std::int64_t before = 0;  // steps before epoch 0 of the plan, in runs with other epochs
+
+  std::int64_t step_at(BatchPlan::Position position) const {
+    return position.epoch * steps_per_epoch + position.batch / batches_per_step;
+  }
+  bool is_due(BatchPlan::Position position) const {
+    return (before + step_at(position) + 1) % every == 0;
+  }
+};
+
 // The compiled steps of a trainer.
 struct TrainingSteps {
   // One for each form of batches (Batch::form), which updates the variables.
   std::vector<TrainingStep> by_form;
+  // The same steps, which also fetch what is watched, for steps where that is due; none: nothing
+  // is.
+  std::vector<TrainingStep> watching;
+  WatchedSteps watches;
   // If a step takes several batches, all of one form: the step for the first batch, and the step
   // for the batches between the first and the last, if there are any.
   std::optional<TrainingStep> first, between;

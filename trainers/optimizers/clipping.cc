@@ -40,15 +40,20 @@ Output clipped_value(Output gradient, double most, Output factor) {
 
 }  // namespace
 
-Unscaling clipped(const GradientTable& combined, double max_norm, const Unscaling& unscaling) {
-  if (max_norm == 0) return unscaling;
-  Graph& graph = combined.graph();
-  const NameScope names(graph, "clip_norm");
-  const DeviceScope on(graph, combined.device(0));
-  return clipped_by(global_norm(one_of_each(combined), "norm"), max_norm, unscaling);
+GradientSquares squares_of(const GradientTable& combined) {
+  const NameScope names(combined.graph(), "gradient_squares");
+  GradientSquares squares{.variables = {}, .sums = sums_of_squares(one_of_each(combined))};
+  for (const Gradient& gradient : combined.row(0))
+    if (gradient.value) squares.variables.emplace_back(gradient.variable.logical_name());
+  return squares;
 }
 
-Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling) {
+Unscaling clipped(std::span<const Output> sums, double max_norm, const Unscaling& unscaling,
+                  const DeviceSpec& device) {
+  Graph& graph = sums[0].graph();
+  const NameScope names(graph, "clip_norm");
+  const DeviceScope on(graph, device);
+  const Output norm = norm_of_sums(sums, "norm");
   return {clip_factor(norm, max_norm, unscaling.factor, "factor"), unscaling.applied};
 }
 

@@ -70,18 +70,21 @@ VariableGroup parse_group(std::string_view text) {
 
 bool is_number(double x) { return x >= 0 && std::isfinite(x); }
 
-std::string without_stars(std::string pattern) {
-  std::erase(pattern, '*');
-  return pattern;
-}
-
 }  // namespace variable_groups
 
 }  // namespace
 
+bool fits_pattern(std::string_view name, const std::string& pattern) {
+  return variable_groups::is_like(name, pattern) || variable_groups::is_like(name, pattern + "/*");
+}
+
+std::string names_near(std::string pattern, const std::vector<std::string>& names) {
+  std::erase(pattern, '*');
+  return join(nearest_several(pattern, names, 5));
+}
+
 bool VariableGroup::fits(std::string_view logical_name, const Shape& shape) const {
-  return shape.rank() <= most_rank && (variable_groups::is_like(logical_name, pattern) ||
-                                       variable_groups::is_like(logical_name, pattern + "/*"));
+  return shape.rank() <= most_rank && fits_pattern(logical_name, pattern);
 }
 
 std::string VariableGroup::str() const {
@@ -149,7 +152,7 @@ std::string refusal_of_groups(std::span<const VariableGroup> groups,
     std::vector<std::string> names;
     for (const Variable& v : variables) names.emplace_back(v.logical_name());
     return cat(group.str(), " fits no variable of the model; near are ",
-               join(nearest_several(variable_groups::without_stars(group.pattern), names, 5)));
+               names_near(group.pattern, names));
   }
   if (groups.empty() || std::ranges::any_of(variables, &Variable::trainable)) return "";
   return cat(text_of_groups(groups),

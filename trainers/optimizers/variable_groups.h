@@ -11,12 +11,16 @@
 
 namespace belfry {
 
+// Whether a name is like the pattern, or lies in a scope that is: a star stands for any characters,
+// slashes too. "fc0/W" fits "fc0/W", "fc0", "f*" and "*/W".
+bool fits_pattern(std::string_view name, const std::string& pattern);
+// Names near to a pattern that fits none of them, for errors.
+std::string names_near(std::string pattern, const std::vector<std::string>& names);
+
 // What is special about some variables. The first group of a list that fits a variable counts, and
 // no other one.
 struct VariableGroup {
-  // A logical name, or a scope that variables lie below. A star stands for any characters, slashes
-  // too: "fc0/W", "fc0", "block*", "*/b".
-  std::string pattern;
+  std::string pattern;  // of logical names (fits_pattern()): "fc0/W", "fc0", "block*", "*/b"
   // Multiplies the optimizer's rate, at each step of its schedule. 1 alone takes the variables out
   // of the groups after this one.
   double rate = 1;

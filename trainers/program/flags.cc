@@ -90,6 +90,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& mod
   options.model = model;
   options.optimizer = with_flags(optimizer, flags.optimizer);
   options.keeps_gradients = flags.run.hash_every > 0;
+  options.histograms = {.every = flags.run.histograms_every, .patterns = flags.run.histograms};
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_finder(flags.automatic, measured_devices(options));
   if (!flags.automatic.links.empty()) choice.machine();  // so that wrong files are refused first

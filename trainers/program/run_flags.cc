@@ -210,10 +210,43 @@ Option<RunFlags> every_option(std::string name, std::int64_t RunFlags::*steps, s
                        .scope = Scope::kRunDirectory});
 }
 
+std::vector<std::string> parse_patterns(const WrittenFlag& list) {
+  std::vector<std::string> patterns;
+  for (const std::string_view pattern : split(list.value, ',')) {
+    require<FlagError>(!pattern.empty(), list.written,
+                       ": a pattern is missing beside a comma; write */W,gradients/*");
+    patterns.emplace_back(pattern);
+  }
+  return patterns;
+}
+
+Option<RunFlags> histograms_option() {
+  Option<RunFlags> option = parsed(
+      &RunFlags::histograms, parse_patterns,
+      {.name = "histograms",
+       .unit = "PATTERNS",
+       .text = "what histograms show, separated by commas, where * stands for any characters: "
+               "names or scopes of trained variables (fc0/W, */W), of combined gradients "
+               "(gradients/fc0/W, gradients/*) and of the outputs of tower 0's layers "
+               "(activations/fc0, activations/block*), which `summary` lists",
+       .otherwise = "*: all trained variables",
+       .scope = Scope::kRunDirectory,
+       .noted = false},
+      [](const std::vector<std::string>& patterns) { return join(patterns, ","); });
+  option.refusal_if_given = [](const RunFlags& flags, const OptionQuestion&) -> std::string {
+    return flags.histograms_every > 0
+               ? ""
+               : cat(" has no use without ", option_name("histograms_every=N"));
+  };
+  return option;
+}
+
 void add_record_options(Options<RunFlags>& all) {
   all.push_back(every_option(
       "histograms_every", &RunFlags::histograms_every,
-      "write histograms of the variables for TensorBoard after every N steps; 0: never", "0"));
+      "write histograms for TensorBoard after every N steps, of what `histograms` names; 0: never",
+      "0"));
+  all.push_back(histograms_option());
   all.push_back(
       every_option("hash_every", &RunFlags::hash_every,
                    "record a hash of each variable and each combined gradient in `run_dir` after "

@@ -29,6 +29,7 @@ struct RunFlags {
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never
   std::int64_t histograms_every = 0;
+  std::vector<std::string> histograms = HistogramOptions().patterns;
   std::int64_t check_replicas_every = 0;  // steps; 0: only before saves
   std::int64_t memory_every = 100;
   std::optional<StepRange> traced = {};

@@ -237,10 +237,9 @@ std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   if (flags_.run.check_replicas_every > 0)
     result.push_back(std::make_shared<ReplicaCheck>(flags_.run.check_replicas_every));
   if (directory_)
-    result.push_back(std::make_shared<TensorBoard>(
-        directory_->path_of(kTensorBoardFolder),
-        TensorBoardOptions{.histograms_every = flags_.run.histograms_every, .memory = memory_},
-        directory_->files()));
+    result.push_back(std::make_shared<TensorBoard>(directory_->path_of(kTensorBoardFolder),
+                                                   TensorBoardOptions{.memory = memory_},
+                                                   directory_->files()));
   if (saver_) result.push_back(saver_);
   return result;
 }

@@ -33,6 +33,7 @@ void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   std::string line = line_of(info.step + 1, info.epoch + 1);
   for (const NamedValue& metric : trainer.record().step_metrics())
     add(line, metric.name, metric.value);
+  for (const NamedValue& norm : trainer.record().gradient_norms()) add(line, norm.name, norm.value);
   add(line, "learning_rate", trainer.record().step_learning_rate());
   add(line, "examples_per_second", trainer.record().step_examples_per_second());
   add(line, "seconds", info.seconds);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/watched_tensors.h"
 
 namespace belfry {
 namespace {
@@ -17,10 +17,7 @@ constexpr std::string_view kValidation = "validation_";
 }  // namespace
 
 TensorBoard::TensorBoard(std::string directory, TensorBoardOptions options, FileSystem& files)
-    : directory_(std::move(directory)), options_(std::move(options)), files_(files) {
-  require(options_.histograms_every >= 0, "histograms every ", options_.histograms_every,
-          " steps cannot be; 0 makes none");
-}
+    : directory_(std::move(directory)), options_(std::move(options)), files_(files) {}
 
 void TensorBoard::setup(Trainer& trainer) {
   first_step_ = trainer.steps();
@@ -44,18 +41,24 @@ void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   for (const NamedValue& metric : trainer.record().step_metrics())
     train_->add(metric.name, metric.value);
+  for (const NamedValue& norm : trainer.record().gradient_norms())
+    train_->add(norm.name, norm.value);
   train_->add("learning_rate", trainer.record().step_learning_rate());
   train_->add("examples_per_second", trainer.record().step_examples_per_second());
   if (options_.memory)
     for (const NamedValue& value : options_.memory->values()) train_->add(value.name, value.value);
-  const std::int64_t every = options_.histograms_every;
+  const std::int64_t every = trainer.built().options().histograms.every;
   if (every > 0 && steps % every == 0) add_histograms(trainer);
   write([&] { train_->write(steps); });
 }
 
 void TensorBoard::add_histograms(Trainer& trainer) {
+  const HistogramOptions& options = trainer.built().options().histograms;
   for (const Variable variable : originals_of(trainer.graph().variables(kTrainableVariables)))
-    train_->add(variable.logical_name(), histogram_of(trainer.session().read(variable)));
+    if (watches_variable(options, variable.logical_name()))
+      train_->add(variable.logical_name(), histogram_of(trainer.session().read(variable)));
+  for (const auto& [name, tensor] : trainer.record().watched())
+    train_->add(name, histogram_of(tensor));
 }
 
 void TensorBoard::after_metrics(Trainer&, const StepInfo& info,

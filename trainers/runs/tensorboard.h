@@ -14,15 +14,16 @@
 namespace belfry {
 
 struct TensorBoardOptions {
-  std::int64_t histograms_every = 0;               // steps; 0: none
   std::shared_ptr<const MemoryWatch> memory = {};  // its values are shown; null: none
 };
 
 // Writes event files under DIRECTORY/train and DIRECTORY/validation. TensorBoard takes them for two
 // runs, and draws equal tags into one chart. The tags:
 //   train       after each step: "loss", each metric by its name, "learning_rate",
-//               "examples_per_second"; values of a MemoryWatch by their names; trainable variables
-//               by their names, if histograms are requested
+//               "examples_per_second"; norms of gradients, if they are logged; values of a
+//               MemoryWatch by their names; and, when they are due, histograms of variables by
+//               their names, and of gradients and activations ("gradients/fc0/W",
+//               "activations/fc0")
 //   validation  after each evaluation: "loss", each metric by its name
 // Metrics that callbacks set are points of validation if their names begin with "validation_",
 // which is left out; else of train. A point stands at the number of complete steps. A resumed run

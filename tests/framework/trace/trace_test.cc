@@ -196,12 +196,20 @@ TEST(Trace, SlicesSayWhatTheyRan) {
   EXPECT_EQ(args.at("device").text(), cpu(1).str());
   EXPECT_EQ(args.at("input0").text(), std::string(x.name()));
   EXPECT_EQ(args.at("output_bytes").str(), "[24]");
+  EXPECT_EQ(args.at("phase").text(), "other");  // no tower function has made it
+  EXPECT_EQ(args.at("layer").text(), "wave");
+  EXPECT_EQ(args.at("bytes").integer(), 48);
+  EXPECT_EQ(args.at("flops").number(), 0);
   EXPECT_EQ(args.at("line").text(), cat("trace_test.cc:", line));
   EXPECT_EQ(args.find("forward"), nullptr);
   std::size_t gradients = 0;
   for (const JsonValue& event : events(trace, "X"))
     if (const JsonValue* forward = event.at("args").find("forward"))
-      gradients += forward->text() == "wave" ? 1 : 0;
+      if (forward->text() == "wave") {
+        ++gradients;
+        EXPECT_EQ(event.at("args").at("phase").text(), "gradient");
+        EXPECT_EQ(event.at("args").at("layer").text(), "wave");
+      }
   EXPECT_GE(gradients, 1u);  // the cosine
 }
 

@@ -121,6 +121,47 @@ TEST(Partition, CutsElementsOffToTheBitsOfWholeUpdates) {
       });
 }
 
+// The norms of the last step.
+std::vector<double> norms_of(TrainerOptions options) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  options.log_gradient_norms = true;
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  trainer.train();
+  std::vector<double> norms;
+  for (const NamedValue& norm : trainer.record().gradient_norms()) norms.push_back(norm.value);
+  return norms;
+}
+
+TEST(Partition, LogsTheNormsOfWholeGradients) {
+  for (const int batches : {1, 2})
+    for (const double clip_norm : {0.0, 0.05}) {
+      const auto change = [&](TrainerOptions options) {
+        options.batches.gradient_accumulation_steps = batches;
+        options.clip_norm = clip_norm;
+        return options;
+      };
+      const std::vector<double> alone = norms_of(change(options_of(4, nullptr, adam(0.01))));
+      EXPECT_EQ(alone.size(), 5u);
+      const Trained expected = train(change(options_of(4, nullptr, adam(0.01))));
+      test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+        EXPECT_EQ(norms_of(change(options_of(2, processes, adam(0.01)))), alone);
+        TrainerOptions options = change(options_of(2, processes, adam(0.01)));
+        options.log_gradient_norms = true;
+        EXPECT_EQ(train(std::move(options)), expected);
+      });
+    }
+}
+
+TEST(Partition, HasNoWholeGradientsToShow) {
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    TrainerOptions options = options_of(2, processes, adam(0.01));
+    options.histograms = {.every = 1, .patterns = {"gradients"}};
+    EXPECT_THAT(
+        message_of<InvalidArgument>([&] { train(std::move(options)); }),
+        HasSubstr("histograms shows whole gradients, of which each process has only parts"));
+  });
+}
+
 TEST(Partition, GivesReplicasThatShareNoStorageTheSameBits) {
   const Trained expected = train(options_of(4, nullptr, adam(0.01)));
   expect_in_all(2, 2, adam(0.01), expected,

@@ -459,6 +459,24 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
               HasSubstr("more than the ")));
 }
 
+TEST(Flags, ReadWhatToWatch) {
+  EXPECT_FALSE(parse({}).trainer.log_gradient_norms);
+  EXPECT_TRUE(parse({"--log_gradient_norms"}).trainer.log_gradient_norms);
+  EXPECT_THAT(refusal({"--log_gradient_norms", "--trainer=async"}),
+              AllOf(HasSubstr("--log_gradient_norms is about combined gradients"),
+                    HasSubstr("combines none")));
+  const TrainFlags flags =
+      parse({"--run_dir=r", "--histograms_every=5", "--histograms=*/W,gradients/fc*"});
+  EXPECT_EQ(flags.run.histograms, (std::vector<std::string>{"*/W", "gradients/fc*"}));
+  const TrainerOptions options = trainer_options(flags, {}, sgd(0.1));
+  EXPECT_EQ(options.histograms.every, 5);
+  EXPECT_EQ(options.histograms.patterns, flags.run.histograms);
+  EXPECT_THAT(refusal({"--run_dir=r", "--histograms=gradients"}),
+              HasSubstr("--histograms=gradients has no use without --histograms_every=N"));
+  EXPECT_THAT(refusal({"--run_dir=r", "--histograms_every=5", "--histograms=a,,b"}),
+              HasSubstr("--histograms=a,,b: a pattern is missing beside a comma; write */W"));
+}
+
 TEST(Flags, ReadScopesToRecompute) {
   EXPECT_TRUE(parse({}).trainer.recompute.empty());
   EXPECT_EQ(parse({"--recompute=group*/block*,stem"}).trainer.recompute,

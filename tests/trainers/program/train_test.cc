@@ -389,6 +389,20 @@ TEST_F(TrainTest, TakesWeightDecayAndTheLargestNormFromItsFlags) {
                                    HasSubstr("lars do")));
 }
 
+TEST_F(TrainTest, ShowsTheNormOfGradientsIfItIsAsked) {
+  const auto run = [&](std::vector<std::string> flags) {
+    flags.push_back("--json=" + json_.string());
+    const TrainResult result = run_train(flags, small_recipe());
+    EXPECT_EQ(result.code, 0) << result.error;
+    return std::pair(result.out, report()["params_hash"]);
+  };
+  const auto [plain, hash] = run({});
+  const auto [shown, same] = run({"--log_gradient_norms"});
+  EXPECT_EQ(same, hash);
+  EXPECT_THAT(plain, testing::Not(HasSubstr("gradient_norm")));
+  EXPECT_THAT(shown, testing::ContainsRegex("step [^\n]*  gradient_norm [0-9.e-]+  "));
+}
+
 TEST_F(TrainTest, TakesAnOptimizerByItsNameWithItsOptions) {
   const auto run = [&](std::vector<std::string> flags, const Optimizer& optimizer) {
     Recipe recipe = small_recipe();

@@ -221,6 +221,22 @@ TEST_F(TrainingRunTest, KeepsHowItWasToldToTrainOnAndToCheck) {
   EXPECT_EQ(kept["on_nonfinite"], "stop");
 }
 
+TEST_F(TrainingRunTest, KeepsWhatItIsToldToWatch) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=1", "--log_gradient_norms",
+                   "--histograms_every=2", "--histograms=*/b,gradients"})
+                .code,
+            0);
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
+  const auto kept = nlohmann::json::parse(text_in(directory_ + "/config.json"));
+  EXPECT_EQ(kept["log_gradient_norms"], true);
+  EXPECT_EQ(kept["histograms_every"], 2);
+  EXPECT_EQ(kept["histograms"], "*/b,gradients");
+  const std::string stats = text_in(directory_ + "/stats.jsonl");
+  const std::size_t second = stats.find("{\"step\":2");
+  const auto line = nlohmann::json::parse(stats.substr(second, stats.find('\n', second) - second));
+  EXPECT_GT(line["gradient_norm"], 0);
+}
+
 TEST_F(TrainingRunTest, NeedsNoLinks) {
   EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
   const std::string latest = directory_ + "/checkpoints/latest";

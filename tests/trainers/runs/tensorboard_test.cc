@@ -1,5 +1,6 @@
 #include "belfry/trainers/runs/tensorboard.h"
 
+#include <cmath>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/runs/stats_log.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace tensorboard_test {
@@ -47,24 +49,47 @@ struct Watch final : Callback {
   }
 };
 
+// Why a trainer does not take these histograms.
+std::string refusal(const HistogramOptions& histograms, const char* kind = "simple",
+                    const char* async = "ordered") {
+  const auto data = smooth_data(8);
+  try {
+    Trainer trainer(find_trainer(kind),
+                    {.model = smooth_model,
+                     .optimizer = sgd(0.1),
+                     .devices = cpus(kind == std::string_view("simple") ? 1 : 2),
+                     .async = async,
+                     .batch_size = 4,
+                     .histograms = histograms},
+                    *data);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
 // Epochs have 5 steps, with an evaluation after each epoch.
 class TensorBoardTest : public testing::Test {
  protected:
   // Trains from the end of step `from` to the end of step `to`.
-  void train(FileSystem& files, std::int64_t from, std::int64_t to, TensorBoardOptions board = {}) {
+  void train(FileSystem& files, std::int64_t from, std::int64_t to,
+             HistogramOptions histograms = {}) {
     TrainerOptions options{.model = smooth_model,
                            .optimizer = sgd([](const StepInfo& info) {
                              return 0.1 / static_cast<double>(info.step + 1);
                            }),
                            .batch_size = 4,
                            .epochs = 100,
-                           .max_steps = to};
-    options.callbacks = {std::make_shared<TensorBoard>("/disk/tb", board, files),
+                           .max_steps = to,
+                           .log_gradient_norms = norms_,
+                           .histograms = std::move(histograms)};
+    options.callbacks = {std::make_shared<TensorBoard>("/disk/tb", TensorBoardOptions(), files),
                          std::make_shared<Evaluation>(console_.console), watch_};
     if (also_) options.callbacks.push_back(also_);
     Trainer trainer(find_trainer("simple"), std::move(options), *data_, test_.get());
     trainer.progress().resume({.steps = from, .epoch = from / 5, .samples = from % 5 * 4});
     trainer.train();
+    hash_ = params_hash(trainer.session(), trainer.graph());
   }
   Shown shown(const std::string& run) { return shown_in(disk_, "/disk/tb/" + run); }
 
@@ -72,6 +97,8 @@ class TensorBoardTest : public testing::Test {
   FakeConsole console_;
   std::unique_ptr<Dataset> data_ = smooth_data(20), test_ = smooth_data(8);
   std::shared_ptr<Callback> also_;
+  bool norms_ = false;
+  std::string hash_;  // of the variables at the end
   std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
 };
 
@@ -122,14 +149,121 @@ TEST_F(TensorBoardTest, AnEvaluationThatIsMadeAgainReplacesTheOneBefore) {
 }
 
 TEST_F(TensorBoardTest, HistogramsAreOfTheTrainableVariablesWhenTheyAreDue) {
-  train(disk_, 0, 7, {.histograms_every = 3});
+  train(disk_, 0, 7, {.every = 3});
   const Shown train = shown("train");
   for (const char* name : {"fc0/W", "fc0/b", "fc1/W", "fc1/b"}) {
     ASSERT_THAT(train.steps, Contains(Key(name)));
     EXPECT_THAT(train.steps.at(name), ElementsAre(3, 6));
   }
   EXPECT_THAT(train.steps, SizeIs(4 + 4));
-  EXPECT_THROW(TensorBoard("/disk/tb", {.histograms_every = -1}, disk_), InvalidArgument);
+  EXPECT_THAT(refusal({.every = -1}), HasSubstr("histograms_every is -1; 0 makes none"));
+}
+
+TEST_F(TensorBoardTest, HistogramsShowGradientsAndActivationsThatPatternsName) {
+  train(disk_, 0, 7);
+  const std::string hash = hash_;
+  train(disk_, 0, 7, {.every = 3, .patterns = {"*/b", "gradients/*/W", "activations/fc0"}});
+  EXPECT_EQ(hash_, hash);
+  const Shown train = shown("train");
+  for (const char* name :
+       {"fc0/b", "fc1/b", "gradients/fc0/W", "gradients/fc1/W", "activations/fc0"}) {
+    ASSERT_THAT(train.steps, Contains(Key(name)));
+    EXPECT_THAT(train.steps.at(name), ElementsAre(3, 6)) << name;
+  }
+  EXPECT_THAT(train.steps, SizeIs(4 + 5));
+}
+
+// The resumed run has a watched step at the same numbers, though its epochs begin elsewhere.
+TEST_F(TensorBoardTest, WatchedStepsCountWithThoseOfRunsBefore) {
+  train(disk_, 0, 4, {.every = 3, .patterns = {"gradients"}});
+  train(disk_, 4, 12, {.every = 3, .patterns = {"gradients"}});
+  EXPECT_THAT(shown("train").steps.at("gradients/fc0/b"), ElementsAre(3, 6, 9, 12));
+}
+
+// Keeps what the trainer has fetched for histograms, by steps.
+struct Fetched final : Callback {
+  std::vector<std::vector<NamedTensor>> steps, gradients;
+  void after_step(Trainer& trainer, const StepInfo&) override {
+    steps.push_back(trainer.record().watched());
+    gradients.push_back(trainer.record().gradients());
+  }
+};
+
+std::vector<double> numbers_of(const Tensor& tensor) {
+  const std::span<const double> values = tensor.data<double>();
+  return {values.begin(), values.end()};
+}
+
+TEST_F(TensorBoardTest, WatchedTensorsAreThoseOfTheStepOnAnyDevices) {
+  std::vector<Tensor> first;
+  for (const int devices : {1, 2, 4}) {
+    const auto fetched = std::make_shared<Fetched>();
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.1),
+                           .devices = cpus(devices),
+                           .batch_size = 4 / devices,
+                           .shards = 4,
+                           .batches = {.gradient_accumulation_steps = 2},
+                           .epochs = 9,
+                           .max_steps = 4,
+                           .keeps_gradients = true,
+                           .histograms = {.every = 2, .patterns = {"gradients/fc0/W"}},
+                           .callbacks = {fetched}};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data_);
+    trainer.train();
+    ASSERT_THAT(fetched->steps, SizeIs(4));
+    EXPECT_THAT(fetched->steps[0], IsEmpty());
+    EXPECT_THAT(fetched->steps[2], IsEmpty());
+    ASSERT_THAT(fetched->steps[3], SizeIs(1));
+    EXPECT_EQ(fetched->steps[3][0].name, "gradients/fc0/W");
+    first.push_back(fetched->steps[3][0].value);
+    EXPECT_EQ(first.back(), first.front()) << devices;
+    // The mean over the batches of the step, of which the other has the sum.
+    std::vector<double> sums = numbers_of(fetched->gradients[3][0].value);
+    for (double& sum : sums) sum *= static_cast<double>(0.5f);
+    EXPECT_EQ(numbers_of(first.back()), sums);
+  }
+}
+
+TEST_F(TensorBoardTest, RefusesPatternsThatFitNothing) {
+  EXPECT_THAT(refusal({.every = 1, .patterns = {"fc7/W"}}),
+              HasSubstr("histograms=fc7/W fits no trained variable; near are fc"));
+  EXPECT_THAT(refusal({.every = 1, .patterns = {"gradients/fc7"}}),
+              HasSubstr("histograms=gradients/fc7 fits no gradient; near are gradients/fc"));
+  EXPECT_THAT(refusal({.every = 1, .patterns = {"activations/fc7"}}),
+              HasSubstr("histograms=activations/fc7 fits no layer; near are activations/fc"));
+  EXPECT_EQ(refusal({.every = 0, .patterns = {"fc7/W"}}), "(accepted)");
+}
+
+TEST_F(TensorBoardTest, RefusesGradientsOfTrainersThatCombineNone) {
+  EXPECT_THAT(
+      refusal({.every = 1, .patterns = {"gradients"}}, "async"),
+      HasSubstr("histograms shows combined gradients, and the trainer async combines none"));
+  EXPECT_EQ(refusal({.every = 1, .patterns = {"activations"}}, "async"), "(accepted)");
+  EXPECT_THAT(refusal({.every = 1, .patterns = {"activations"}}, "async", "free"),
+              HasSubstr("histograms=activations needs steps of all towers together"));
+}
+
+TEST_F(TensorBoardTest, ShowsNormsOfGradientsWithTheStep) {
+  train(disk_, 0, 3);
+  const std::string hash = hash_;
+  norms_ = true;
+  also_ = std::make_shared<StatsLog>(disk_, "/disk/stats.jsonl");
+  train(disk_, 0, 3);
+  EXPECT_EQ(hash_, hash);
+  const Shown train = shown("train");
+  const std::string text = text_of(disk_, "/disk/stats.jsonl");
+  const auto line = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  double squares = 0;
+  for (const std::string name : {"fc0/W", "fc0/b", "fc1/W", "fc1/b"}) {
+    const std::string tag = "gradient_norm/" + name;
+    ASSERT_THAT(train.steps, Contains(Key(tag)));
+    EXPECT_EQ(train.steps.at(tag), steps(1, 3));
+    squares += line[tag].get<double>() * line[tag].get<double>();
+  }
+  EXPECT_GT(squares, 0);
+  EXPECT_NEAR(line["gradient_norm"].get<double>(), std::sqrt(squares), 1e-12);
+  EXPECT_EQ(train.scalars.at("gradient_norm")[0], line["gradient_norm"].get<float>());
 }
 
 TEST_F(TensorBoardTest, WithoutTestDataThereIsNoValidation) {
@@ -163,8 +297,9 @@ TEST_F(TensorBoardTest, ThatCannotBeWrittenWarnsOnceAndTrainingGoesOn) {
 
 // TensorBoard's own reader reads a run that was killed in the middle of a record and resumed.
 TEST_F(TensorBoardTest, IsReadByTensorBoard) {
-  train(disk_, 0, 8, {.histograms_every = 2});
-  train(disk_, 5, 12, {.histograms_every = 2});
+  const HistogramOptions histograms{.every = 2, .patterns = {"*", "gradients", "activations"}};
+  train(disk_, 0, 8, histograms);
+  train(disk_, 5, 12, histograms);
   const std::string top = temporary_path("");
   FileSystem& files = local_file_system();
   for (const std::string run : {"train", "validation"}) {
@@ -192,7 +327,9 @@ TEST_F(TensorBoardTest, IsReadByTensorBoard) {
     GTEST_SKIP() << "needs the Python package tensorboard: scripts/check_tensorboard --install";
   EXPECT_EQ(good.status, 0) << good.output << good.errors;
   EXPECT_THAT(good.output, HasSubstr("train scalar loss: 12 points, steps 1 to 12\n"));
-  EXPECT_THAT(good.output, HasSubstr("train histogram fc0/W: 6 points, steps 2 to 12\n"));
+  for (const char* const name : {"fc0/W", "gradients/fc0/W", "activations/fc0"})
+    EXPECT_THAT(good.output,
+                HasSubstr(cat("train histogram ", name, ": 6 points, steps 2 to 12\n")));
   EXPECT_THAT(good.output, HasSubstr("validation scalar loss: 3 points, steps 5 to 12\n"));
   EXPECT_EQ(twice.status, 1);
   EXPECT_THAT(twice.output, HasSubstr("train scalar loss shows steps more than once: [6, 7, 8, "));
