@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "belfry/trainers/core/bad_value.h"
 #include "belfry/trainers/core/loss_watch.h"
 
 namespace belfry {
@@ -19,6 +20,8 @@ class DivergenceWatch {
 
   const LossWatch& losses() const { return losses_; }
   const Suspects& suspects() const { return suspects_; }
+  // Where the first loss that was not finite came from; none if that is not known.
+  const std::optional<BadValue>& bad_value() const { return bad_value_; }
   // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
@@ -32,6 +35,7 @@ class DivergenceWatch {
   void look_at_step(double loss);
 
  private:
+  void look_for_bad_value(const Batch& batch);
   void look_at_loss(double loss);
   void look_at_first_update();
   bool skipped_all() const;
@@ -43,6 +47,7 @@ class DivergenceWatch {
   LossWatch losses_;
   SkipWatch skips_;
   Suspects suspects_;
+  std::optional<BadValue> bad_value_;
   std::int64_t skipped_before_ = 0;  // updates, before the first step of this run
   bool saw_update_ = false, warned_ = false, warned_of_test_ = false;
 };

@@ -76,10 +76,12 @@ class StepBuilder {
     if (equal && plain_.train_op) {
       step.train_op = plain_.train_op;
       step.gradients = plain_.gradients;
+      step.tower_gradients = plain_.tower_gradients;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
                 : gradients_of_separate_losses(built_, separate_, step.batch));
+      step.tower_gradients = table.rows();
       add_update(table, !equal && !joint, step);
       if (equal) plain_ = step;
     }

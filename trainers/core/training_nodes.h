@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/optimizers/optimizer.h"
@@ -26,6 +27,9 @@ struct StepNodes {
   // The combined gradients, by tower 0's variables; empty if towers update with their own
   // gradients. If a step takes several batches, the sums over these.
   std::vector<Gradient> gradients = {};
+  // Those of each tower of this process, before they are combined; one row for all towers if they
+  // share variables and layers are synchronised.
+  GradientRows tower_gradients = {};
   // f64; empty unless there are several processes. For each process it has the loss and metrics of
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
