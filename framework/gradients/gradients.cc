@@ -94,6 +94,7 @@ class Backward {
     for (std::size_t i = 0; i < ys_.size(); ++i) {
       const Output& y = ys_[i];
       if (!is_between(y.node().id())) continue;
+      ForwardScope forward(graph_, y.node());
       std::optional<Beside> beside;
       if (options_.colocate) beside.emplace(y);
       Output initial = i < options_.initial.size() ? options_.initial[i] : Output();

@@ -50,7 +50,7 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 
 // dy/dx for each x, of x's shape and dtype; several ys add up. Nodes are named
 // gradients/<op>_grad/... ("gradients" made unique; At's name instead of it, if there is one) and
-// carry the line of the call.
+// carry the line of the node whose gradient they compute.
 //
 // Several uses of a tensor are summed by one canonical tree (add_n) over the uses in the order in
 // which their consumers were created, an initial gradient first, wherever they are. So bits do not

@@ -7,12 +7,13 @@
 
 namespace belfry {
 
-// For a gradient: "a gradient of MatMul 'fc1' (built at model.cc:41), ", then the node's own
-// description. For others: only that description. All gradients come from the line that requests
-// gradients, so the line of the forward node comes first.
+// "a gradient of MatMul 'fc1' (built at model.cc:41), Mul 'gradients/fc1_grad/Mul'", with the line
+// that both have. For a node that is no gradient: its description.
 inline std::string describe_with_forward(const Node& node) {
   const Node* const forward = node.origin().forward;
-  return cat(forward ? cat("a gradient of ", forward->describe(), ", ") : "", node.describe());
+  return forward ? cat("a gradient of ", forward->describe(), ", ", node.op().name, " '",
+                       node.name(), "'")
+                 : node.describe().str();
 }
 
 }  // namespace belfry

@@ -47,7 +47,9 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   void* const place_of_node = memory_.allocate(sizeof(Node), alignof(Node));
   std::unique_ptr<Node, EndNode> owned(new (place_of_node) Node(memory_));
   Node& node = *owned;
-  const SourceLine site = scopes_->site_or(at.site);
+  const SourceLine asked = scopes_->site_or(at.site);
+  // Gradients are built in the library, or by one line for all of them.
+  const SourceLine site = scopes_->forward ? scopes_->forward->origin_.site : asked;
   const std::string_view wanted = at.name.empty() ? std::string_view(op.name) : at.name;
   const bool verbatim = wanted.ends_with('/');
   const std::string_view scope = verbatim ? std::string_view() : scopes_->names();
@@ -85,7 +87,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   }
   add_control_inputs(node);
   nodes_.push_back(std::move(owned));
-  scopes_->newest = site;
+  scopes_->newest = asked;
   ++version_;
   return node;
 }

@@ -109,7 +109,7 @@ struct VariableInfo {
 
 // Where a node was built: its line, and what the scopes around it said.
 struct NodeOrigin {
-  SourceLine site;
+  SourceLine site;          // of a gradient: the line of its forward node
   std::string_view prefix;  // of the name, set by its tower: "tower1/", or ""
   int replica = 0;          // the tower's index
   // The call of a tower function that made it, counted from 1 in its graph; 0: none. Replicas of

@@ -11,6 +11,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   PlanGraph graph;
   graph.locks = context.locks;
   graph.gathers_first = context.gathers_first;
+  graph.fuse = context.options.fuse;
   try {
     prune(graph, fetches, feeds);
   } catch (const InvalidArgument&) {

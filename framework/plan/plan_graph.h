@@ -182,6 +182,7 @@ struct PlanGraph {
   bool writes = false;
   LockDuration locks = LockDuration::kWholeRun;
   bool gathers_first = false;  // as in PrepareOptions
+  bool fuse = true;            // SessionOptions::fuse, or false (PrepareOptions::fuse)
   // Variables that the previous run updated in parts, and that this run gathers at its beginning;
   // for each, the node that writes it. When this run ends, other processes have newer values of
   // their parts.

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
+#include "belfry/framework/run/output_check.h"
 #include "belfry/framework/trace/gpu_timers.h"
 
 namespace belfry {
@@ -151,6 +152,11 @@ void GpuExecutor::enqueue(LaunchIndex launch) try {
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
   const KernelPointers pointers = linked.pointers(linked.launch->range, 0);
+  if (run_.check) {
+    linked.launch->enqueue(pointers, of);
+    of.drain();
+    return run_.check->look_at(launch, 0, linked.outputs);
+  }
   if (!run_.recording) return linked.launch->enqueue(pointers, of);
   Recording::OnGpu& timed = run_.recording->on_gpu[launch];
   run_.recording->launches[launch].start = run_.recording->now();
@@ -186,8 +192,8 @@ bool GpuExecutor::await(StrandIndex strand, int position) {
   return true;
 }
 
-bool GpuExecutor::must_capture(bool traced) {
-  run_.replays = warm_ && !traced && !plan_.commands.segments.empty();
+bool GpuExecutor::must_capture(bool watched) {
+  run_.replays = warm_ && !watched && !plan_.commands.segments.empty();
   if (!run_.replays || captured_[at(run_.slot)]) return false;
   if (ranks_) runtime_.with_ranks.insert(this);
   return true;

@@ -30,8 +30,9 @@ class GpuExecutor {
   // Ranks::begin() returned. capture() captures segments, if must_capture() says so. They throw
   // nothing: RunState::fail().
   void connect(int thread, const std::function<void(int thread)>& ranks);
-  // Whether the run will replay segments that must be captured first. A traced run replays none.
-  bool must_capture(bool traced);
+  // Whether the run will replay segments that must be captured first. A run that is traced or
+  // checked replays none.
+  bool must_capture(bool watched);
   void capture(int thread);
 
   // The work of a thread in a run: it enqueues, and waits until its GPU has finished.

@@ -14,6 +14,7 @@ std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> fee
                    const PrepareOptions& options) {
   std::string text = options.locks == LockDuration::kEachVariable ? "each " : "";
   if (options.gathers_first) text += "first ";
+  if (!options.fuse) text += "unfused ";
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)

@@ -165,6 +165,7 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
     PlanContext compiling = context();
     compiling.locks = how.locks;
     compiling.gathers_first = how.gathers_first;
+    compiling.options.fuse = compiling.options.fuse && how.fuse;
     Plan plan = compile(fetches, feeds, compiling);
     if (plan.unshare.empty()) return plan;
     for (const Node* variable : plan.unshare) unshare(*variable);

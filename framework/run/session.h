@@ -19,12 +19,16 @@ struct Explanation;
 struct MemoryReport;
 struct Plan;
 class FeedStaging;
+class OutputCheck;
 class Trace;
 
 struct RunOptions {
   // Replaced by a record of what the run did and when (trace.h); empty if the run throws. Recording
   // changes no result.
   Trace* trace = nullptr;
+  // Tests each output of each launch for values that are not finite, and keeps what it finds
+  // (output_check.h). It changes no result, but takes long: GPUs wait after each launch.
+  OutputCheck* check = nullptr;
 };
 
 // The value to give a variable: dense, of its shape and dtype.
@@ -50,6 +54,9 @@ struct PrepareOptions {
   // the forward pass. If another step or read() needs such a variable before, the session fetches
   // the new values from the other processes. Not for kEachVariable.
   bool gathers_first = false;
+  // False: nothing is fused, whatever SessionOptions::fuse says, so each node of the graph has its
+  // own launch. The bits are the same.
+  bool fuse = true;
 };
 
 // The memory that plans need on a device.

@@ -59,6 +59,7 @@ Plan Session::State::Apart::compile_again(const KeptSteps::Entry& kept) const {
   compiling.placement = plan->placement;  // the graph may have grown
   compiling.locks = plan->locks;
   compiling.gathers_first = plan->gathers_first;
+  compiling.options.fuse = plan->fuse;
   return compile(kept.fetches, kept.feeds, compiling);
 }
 

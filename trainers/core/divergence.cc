@@ -72,6 +72,10 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
 std::string advice_for(const DivergenceWatch& watch, Precision precision, const Divergence& found) {
   if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
     return cat(input, "; mend this sample, or leave it out");
+  if (found.bad) {
+    const std::string growth = watch.losses().growth();
+    return cat(found.bad->advice(), growth.empty() ? "" : "; ", growth);
+  }
   const std::string advice = advice_by_losses(watch, found);
   if (precision != Precision::kF16) return advice;
   return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
@@ -91,16 +95,22 @@ std::string Divergence::str() const {
     text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
   if (loss_since && !changed) text += "; this step changed no variable";
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
+  if (bad) text += cat(": ", bad->text());
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
 }
 
 Diverged::Diverged(Divergence found)
-    : Error(ErrorFields{.kind = ErrorKind::kDiverged,
-                        .variable = found.variable,
-                        .step = found.loss_since.value_or(0),
-                        .why = cat("training diverged: ", found),
-                        .advice = found.advice}),
+    : Error(ErrorFields{
+          .kind = ErrorKind::kDiverged,
+          .device = found.bad ? found.bad->device : "",
+          .op = found.bad ? found.bad->op : "",
+          .where = found.bad ? found.bad->where : "",
+          .names_where = true,
+          .variable = found.bad && found.variable.empty() ? found.bad->variable : found.variable,
+          .step = found.loss_since.value_or(0),
+          .why = cat("training diverged: ", found),
+          .advice = found.advice}),
       found_(std::move(found)) {}
 
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
@@ -109,6 +119,7 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
                    .changed = !built.guards(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
+  if (found.loss_since) found.bad = record.watch().bad_value();
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;

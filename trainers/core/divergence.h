@@ -6,6 +6,7 @@
 #include <string>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/trainers/core/bad_value.h"
 
 namespace belfry {
 
@@ -25,6 +26,7 @@ struct Divergence {
   std::optional<double> test_loss = {};  // of the last test, if it is not finite
   std::int64_t steps = 0;                // made, in all runs
   std::string advice = {};               // what to check first, according to what the trainer saw
+  std::optional<BadValue> bad = {};      // where the loss first was not finite, if that is known
 
   explicit operator bool() const { return loss_since || !variable.empty() || test_loss; }
   // For people; "" unless it has diverged. Without the advice.

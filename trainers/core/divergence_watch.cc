@@ -42,9 +42,20 @@ void DivergenceWatch::begin() {
   skips_.begin(skipped_before_);
 }
 
-// Data are looked at only then: that takes time.
+// The batch has been run, and its step has left the variables as they were.
+void DivergenceWatch::look_for_bad_value(const Batch& batch) try {
+  if (!built_.guards() || bad_value_) return;
+  bad_value_ = find_bad_value(built_, batch, progress_.steps() + 1, built_.session().step() - 1);
+} catch (const Error& error) {
+  log_warning("the step is not finite, and the op that this comes from was not found: ",
+              error.what());
+}
+
+// The step is run again, and data are looked at, only then: that takes time.
 void DivergenceWatch::look_at_batch(const Batch& batch, bool finite) {
-  if (finite || !suspects_.input.empty() || losses_.not_finite_since()) return;
+  if (finite || losses_.not_finite_since()) return;
+  look_for_bad_value(batch);
+  if (!suspects_.input.empty()) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "belfry/trainers/core/bad_value.h"
 #include "belfry/trainers/core/loss_watch.h"
 
 namespace belfry {
@@ -19,6 +20,8 @@ class DivergenceWatch {
 
   const LossWatch& losses() const { return losses_; }
   const Suspects& suspects() const { return suspects_; }
+  // Where the first loss that was not finite came from; none if that is not known.
+  const std::optional<BadValue>& bad_value() const { return bad_value_; }
   // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
@@ -39,6 +42,7 @@ class DivergenceWatch {
   void resume(std::int64_t skipped) { skipped_ = skipped; }
 
  private:
+  void look_for_bad_value(const Batch& batch);
   void look_at_loss(double loss, bool finite);
   void agree_on_input();
   void look_at_first_update();
@@ -51,6 +55,7 @@ class DivergenceWatch {
   LossWatch losses_;
   SkipWatch skips_;
   Suspects suspects_;
+  std::optional<BadValue> bad_value_;
   std::int64_t skipped_before_ = 0;  // updates by f16, before the first step of this run
   std::int64_t skipped_ = 0;
   bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;

@@ -72,10 +72,11 @@ LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
 std::vector<std::string> loss_scale_names() { return {kScale, kGoodSteps, kSkippedSteps}; }
 
 std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale) {
-  if (scale) return {cast(scale.scale, loss.dtype())};
+  const SourceLine site = loss.node().origin().site;
+  if (scale) return {cast(scale.scale, loss.dtype(), site)};
   if (without_scale == 1) return {};
   ColocateWith beside(loss);
-  return {fill_like(loss, without_scale, "initial_gradient")};
+  return {fill_like(loss, without_scale, At("initial_gradient", site))};
 }
 
 bool guards_steps(const TrainerOptions& options) {

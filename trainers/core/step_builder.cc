@@ -74,10 +74,12 @@ class StepBuilder {
       step.applied = plain_.applied;
       step.squares = plain_.squares;
       step.factor = plain_.factor;
+      step.tower_gradients = plain_.tower_gradients;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
                 : gradients_of_separate_losses(built_, separate_, step.batch));
+      step.tower_gradients = table.rows();
       add_update(table, !equal && !joint, step);
       if (equal) plain_ = step;
     }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -31,6 +32,9 @@ struct StepNodes {
   // By which updates multiply these gradients, before they are clipped: a scalar f32, 0 if nothing
   // is updated; empty: 1.
   Output factor = {};
+  // Those of each tower of this process, before they are combined; one row for all towers if they
+  // share variables and layers are synchronised.
+  GradientRows tower_gradients = {};
   // f64; empty unless there are several processes. For each process it has the loss and metrics of
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;

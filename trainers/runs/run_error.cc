@@ -96,7 +96,8 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
       .set("step", step)
       .set("op", text_or_null(known.op))
       .set("where", text_or_null(known.where))
-      .set("variable", text_or_null(divergence ? divergence.variable : known.variable))
+      .set("variable",
+           text_or_null(divergence.variable.empty() ? known.variable : divergence.variable))
       .set("option", text_or_null(known.option))
       .set("cause", text_or_null(cause))
       .set("kept", text_or_null(kept))

@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/relu.h"
@@ -280,10 +281,24 @@ TEST_F(GradientsTest, ShareTheDeviceOfTheirForwardNodeIfAsked) {
 
 TEST_F(GradientsTest, RememberTheirForwardNodeAndItsLine) {
   const Output y = square(x);
+  const SourceLine line = y.node().origin().site;
+  const std::size_t forward_nodes = graph.size();
   const auto g = gradients(y, {x});
   EXPECT_EQ(g[0].node().origin().forward, &y.node());
   EXPECT_THAT(g[0].name(), ::testing::StartsWith("gradients/Square_grad/"));
-  EXPECT_THAT(g[0].node().origin().site.str(), ::testing::StartsWith("gradients_test.cc:"));
+  for (std::size_t id = forward_nodes; id < graph.size(); ++id)
+    EXPECT_EQ(graph.node(id).origin().site, line) << graph.node(id).describe();
+  EXPECT_EQ(describe_with_forward(g[0].node()), cat("a gradient of ", y.node().describe(), ", ",
+                                                    g[0].node().op().name, " '", g[0].name(), "'"));
+  EXPECT_EQ(describe_with_forward(y.node()), y.node().describe().str());
+}
+
+TEST_F(GradientsTest, LeaveTheirCallTheNewestLine) {
+  const Output y = square(x);
+  const unsigned line = __LINE__ + 1;
+  gradients(y, {x});
+  EXPECT_EQ(add(x, x, At(SourceLine())).node().origin().site.str(),
+            cat("gradients_test.cc:", line, " or later"));
 }
 
 TEST_F(GradientsTest, OfVariablesAddUpOverTheirReads) {

@@ -9,6 +9,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
@@ -94,6 +95,35 @@ TEST(TrainingGraph, RunsNoKernelOfATowerWithoutSamples) {
   EXPECT_THAT(joint, Not(HasSubstr("tower3/first/MatMul")));
   // Towers with samples that do not count run like the others.
   EXPECT_THAT(plan_texts(Uneven::kPad)[1], AllOf(HasSubstr("tower3/"), HasSubstr("(Weigh)")));
+}
+
+// The line of the user's program, not that of the library.
+TEST(TrainingGraph, GivesGradientsTheLinesOfTheModel) {
+  const auto data = smooth_data(16);
+  for (const int devices : {1, 2})
+    for (const bool synchronised : {false, true}) {
+      const auto model = [&](Tower& tower, Output x, Output y) {
+        return smooth_model(tower, batch_norm(tower, "bn", x, {.synchronised = synchronised}), y);
+      };
+      Trainer trainer(find_trainer("replicated"),
+                      {.model = ModelFunction(model),
+                       .optimizer = sgd(0.1),
+                       .devices = cpus(devices),
+                       .batch_size = 4},
+                      *data);
+      const Graph& graph = trainer.graph();
+      int gradients = 0;
+      for (std::size_t id = 0; id < graph.size(); ++id) {
+        const NodeOrigin& origin = graph.node(id).origin();
+        if (!origin.forward) continue;
+        ++gradients;
+        EXPECT_EQ(origin.site, origin.forward->origin().site) << graph.node(id).describe();
+        EXPECT_THAT(std::string(origin.site.file_name()),
+                    testing::AnyOf("small_problem.h", "training_graph_test.cc"))
+            << graph.node(id).describe();
+      }
+      EXPECT_GE(gradients, 14);
+    }
 }
 
 }  // namespace training_graph_test

@@ -1,0 +1,107 @@
+#include "belfry/framework/run/output_check.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace belfry {
+namespace {
+
+std::optional<NotFinite> find_on_device(const TensorType& type, const void* memory,
+                                        const Device& device) {
+  const auto bytes = static_cast<std::size_t>(type.bytes());
+  if (!memory || !is_floating(type.dtype)) return {};
+  if (!device.backend)
+    return find_not_finite(type.dtype, {static_cast<const std::byte*>(memory), bytes});
+  std::vector<std::byte> host(bytes);
+  device.backend->copy(host.data(), memory, bytes);
+  return find_not_finite(type.dtype, host);
+}
+
+}  // namespace
+
+void OutputCheck::begin(std::shared_ptr<const Plan> plan,
+                        const std::vector<std::unique_ptr<Device>>& devices) {
+  plan_ = std::move(plan);
+  devices_ = &devices;
+  found_.clear();
+  for (const PlanNode& node : plan_->nodes) found_.emplace_back(at(plan_->runs(node)));
+}
+
+// Packed weights have padding.
+void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> outputs) {
+  const NodeIndex n = plan_->launches[launch].node;
+  const PlanNode& node = plan_->node(n);
+  if (node.packed_form()) return;
+  const std::vector<TensorType> of_shard = types(node, shard);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (auto bad = find_on_device(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])]))
+      found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad)});
+}
+
+std::vector<TensorType> OutputCheck::types(const PlanNode& node, int shard) const {
+  if (!node.sharding.divides()) return node.types;
+  return plan_->output_types(node, plan_->samples(node.device(), shard).size());
+}
+
+// The output of a launch, or the storage, that a value is.
+Value OutputCheck::made(Value value) const {
+  for (const PlanNode* node = &plan_->node(value.node); node->op->alias || node->packed_form();
+       node = &plan_->node(value.node))
+    value = node->inputs[0];
+  return value;
+}
+
+bool OutputCheck::is_bad(Value value) const {
+  return std::ranges::any_of(found_[value.node], [&](const std::vector<Found>& of_shard) {
+    return std::ranges::find(of_shard, value.index, &Found::output) != of_shard.end();
+  });
+}
+
+std::optional<BadOutput> OutputCheck::origin_of(std::span<const Output> tensors) const {
+  std::set<NodeIndex> reached;
+  std::vector<NodeIndex> open;
+  const auto reach = [&](Value value) {
+    value = made(value);
+    if (is_bad(value) && reached.insert(value.node).second) open.push_back(value.node);
+  };
+  for (const NodeIndex n : plan_->nodes.indices())
+    for (int i = 0; i < std::ssize(plan_->node(n).types); ++i)
+      if (plan_->node(n).op == &plan_->node(n).node->op() &&
+          std::ranges::find(tensors, plan_->node(n).node->output(at(i))) != tensors.end())
+        reach({n, i});
+  while (!open.empty()) {
+    const NodeIndex n = open.back();
+    open.pop_back();
+    for (const Value& input : plan_->node(n).inputs) reach(input);
+  }
+  if (reached.empty()) return {};
+  return describe(*reached.begin());
+}
+
+BadOutput OutputCheck::describe(NodeIndex n) const {
+  const PlanNode& node = plan_->node(n);
+  const auto shard = static_cast<int>(
+      std::ranges::find_if(found_[n], [](const auto& found) { return !found.empty(); }) -
+      found_[n].begin());
+  const Found& found = found_[n][at(shard)][0];
+  BadOutput bad{.node = node.node,
+                .output = found.output,
+                .device = (*devices_)[at(node.devices[at(found.output)])]->spec,
+                .type = types(node, shard)[at(found.output)],
+                .value = found.value};
+  if (node.rows > 0 && found.output == 0) {
+    const std::int64_t first =
+        node.sharding.divides() ? plan_->samples(node.device(), shard).begin : 0;
+    const std::int64_t row = found.value.element / (bad.type.shape.elements() / bad.type.shape[0]);
+    bad.row = plan_->batches[at(node.device())].first + first + row / node.rows;
+  }
+  for (const Value& input : node.inputs) {
+    const PlanNode& from = plan_->node(made(input).node);
+    if (from.op->storage) bad.storage.push_back(from.node);
+    bad.received = bad.received || from.op->exchange;
+  }
+  return bad;
+}
+
+}  // namespace belfry

@@ -1,0 +1,57 @@
+// Finds the launch from which values that are not finite come.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/plan/plan.h"
+
+namespace belfry {
+
+// An output that is not finite, though what it was computed from is.
+struct BadOutput {
+  const Node* node = nullptr;  // whose output it is
+  int output = 0;
+  DeviceSpec device = {};
+  TensorType type = {};                  // of the output, or of the part of a shard
+  NotFinite value = {};                  // the first, in that part
+  std::optional<std::int64_t> row = {};  // of the batch of all devices; none if it has no such rows
+  std::vector<const Node*> storage = {};  // the variables, feeds and constants that it reads
+  bool received = false;                  // it reads what other processes have sent
+};
+
+// What a run has computed (RunOptions::check). Outputs of messages from other processes are not
+// looked at.
+class OutputCheck {
+ public:
+  // For runs: at the beginning, and after each launch, or each shard of it. Different threads may
+  // look at different launches and shards at once.
+  void begin(std::shared_ptr<const Plan> plan, const std::vector<std::unique_ptr<Device>>& devices);
+  void look_at(LaunchIndex launch, int shard, std::span<void* const> outputs);
+
+  // Where values of these tensors that are not finite come from: of the launches that computed such
+  // values from finite ones, and from which such values lead to the tensors, the first in the order
+  // of the plan. None if the tensors are finite. The plan must not be fused (PrepareOptions::fuse).
+  std::optional<BadOutput> origin_of(std::span<const Output> tensors) const;
+
+ private:
+  struct Found {
+    int output;
+    NotFinite value;
+  };
+
+  std::vector<TensorType> types(const PlanNode& node, int shard) const;
+  Value made(Value value) const;
+  bool is_bad(Value value) const;
+  BadOutput describe(NodeIndex n) const;
+
+  std::shared_ptr<const Plan> plan_;
+  const std::vector<std::unique_ptr<Device>>* devices_ = nullptr;
+  Indexed<PlanNode, std::vector<std::vector<Found>>> found_;  // by shard
+};
+
+}  // namespace belfry

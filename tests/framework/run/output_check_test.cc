@@ -1,0 +1,71 @@
+#include "belfry/framework/run/output_check.h"
+
+#include <cmath>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/log.h"
+#include "belfry/ops/relu.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace output_check_test {
+
+class OutputCheckTest : public testing::Test {
+ protected:
+  // What a run of the sum of both logarithms finds.
+  std::optional<BadOutput> origin(const Tensor& value, const Output& of) {
+    OutputCheck check;
+    CompiledStep& step = session.prepare({sum.node()}, {{x, value.shape(), 100}}, {.fuse = false});
+    const Tensor feeds[] = {value};
+    step.run(feeds, {.check = &check});
+    return check.origin_of({{of}});
+  }
+
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
+  const Output positive = relu(x), late = log(positive), early = log(x), sum = add(early, late);
+  Session session{graph, {.shards_per_device = 2}};
+};
+
+const Tensor kGood({4, 2}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+const Tensor kBad({4, 2}, std::vector<float>{1, 2, 3, 4, 5, 6, -7, 8});
+
+TEST_F(OutputCheckTest, FindsNothingInFiniteValues) { EXPECT_FALSE(origin(kGood, sum)); }
+
+TEST_F(OutputCheckTest, FindsTheFirstLaunchThatLeadsToTheTensor) {
+  EXPECT_FALSE(origin(kBad, positive));
+  const auto bad = origin(kBad, late);
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->node, &late.node());
+  EXPECT_EQ(bad->value.value, "-inf") << "though the other logarithm is nan";
+  EXPECT_EQ(bad->row, 103);
+  EXPECT_THAT(bad->storage, testing::IsEmpty());
+  EXPECT_EQ(bad->device.str(), "/job:localhost/replica:0/task:0/device:CPU:0");
+  const auto first = origin(kBad, sum);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->node == &late.node() || first->node == &early.node());
+}
+
+TEST_F(OutputCheckTest, NamesWhatWasNotFiniteBefore) {
+  const Tensor nan({4, 2}, std::vector<float>{1, 2, 3, std::nanf(""), 5, 6, 7, 8});
+  const auto bad = origin(nan, early);
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->node, &early.node());
+  EXPECT_EQ(bad->row, 101);
+  EXPECT_THAT(bad->storage, testing::ElementsAre(&x.node()));
+}
+
+// The next run of the step looks at nothing.
+TEST_F(OutputCheckTest, EndsWithItsRun) {
+  OutputCheck check;
+  CompiledStep& step = session.prepare({sum.node()}, {{x, kBad.shape(), 100}}, {.fuse = false});
+  const Tensor good[] = {kGood}, bad[] = {kBad};
+  step.run(good, {.check = &check});
+  step.run(bad);
+  EXPECT_FALSE(check.origin_of({{sum}}));
+}
+
+}  // namespace output_check_test
+}  // namespace belfry

@@ -1,0 +1,269 @@
+#include "belfry/trainers/core/bad_value.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/describe_with_forward.h"
+#include "belfry/framework/run/output_check.h"
+#include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/values_of_all.h"
+#include "belfry/trainers/data/prefetch.h"
+
+namespace belfry {
+namespace {
+
+// Advice for an op, and for its gradient.
+struct OpAdvice {
+  std::string_view kind;
+  const char *forward, *gradient;
+};
+
+constexpr char kLargeLogits[] =
+    "its input, such as logits, is as large as its type can be; make it smaller, for instance by a "
+    "norm before the last layer";
+constexpr char kSmallVariance[] =
+    "its input is too large, or its variance is 0 with a small epsilon; use a larger epsilon";
+constexpr char kLongSum[] =
+    "the terms are finite, and their sum is not; take a mean, or scale them";
+
+constexpr OpAdvice kAdvice[] = {
+    {"Log", "log(x) needs x > 0; add a small number to x, or limit it with clip()",
+     "the gradient of log(x) is 1 / x; keep x away from 0 by a small number that is added"},
+    {"Sqrt", "sqrt(x) needs x >= 0; limit x with clip()",
+     "the gradient of sqrt(x) is infinite at x = 0; add a small number to x"},
+    {"Div", "it divides by 0, or by too small a number; add a small number to the divisor",
+     "the gradient of a quotient divides by the divisor once more; keep it away from 0"},
+    {"Exp", "exp(x) overflows where x > 88 in f32; subtract the largest x first, as softmax() does",
+     "exp(x) is large there; subtract the largest x first, as softmax() does"},
+    {"Softmax", kLargeLogits, kLargeLogits},
+    {"SparseSoftmaxCrossEntropy", kLargeLogits, kLargeLogits},
+    {"SigmoidCrossEntropy", kLargeLogits, kLargeLogits},
+    {"CausalAttention", kLargeLogits, kLargeLogits},
+    {"LayerNorm", kSmallVariance, kSmallVariance},
+    {"RmsNorm", kSmallVariance, kSmallVariance},
+    {"BatchNormTrain", kSmallVariance, kSmallVariance},
+    {"BatchNormInference", kSmallVariance, kSmallVariance},
+    {"ReduceSum", kLongSum, kLongSum},
+    {"ReduceMean", kLongSum, kLongSum},
+    {"AddN", kLongSum, kLongSum},
+    {"AllReduce", kLongSum, kLongSum},
+};
+
+// What to do where values have grown.
+std::string less_growth() {
+  return cat("values have become too large for it: a smaller learning rate may help (",
+             the_option("learning_rate"), "), or a limit of gradients (", the_option("clip_norm"),
+             ")");
+}
+
+// The fields of the data are the inputs of a tower, in their order.
+std::string bad_field(const BuiltTraining& built, const Batch& batch, const Node& placeholder) {
+  const std::vector<TowerRecord>& towers = built.nodes().towers;
+  for (std::size_t t = 0; t < towers.size(); ++t)
+    for (std::size_t f = 0; f < towers[t].inputs.size(); ++f) {
+      const Tensor& fed = batch.tower(static_cast<std::int64_t>(t))[f];
+      if (&towers[t].inputs[f].node() == &placeholder &&
+          find_not_finite(fed.dtype(), {fed.raw(), fed.bytes()}))
+        return built.train_data().signature()[f].name;
+    }
+  return "";
+}
+
+// Notes a row of the global batch, with its tower and training sample.
+void note_row(const BuiltTraining& built, const Batch& batch, std::int64_t row, BadValue& found) {
+  const BatchPlan& plan = built.batches();
+  const BatchForm& form = built.nodes().steps[batch.form].batch;
+  found.row = row;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(plan.order_size()));
+  plan.shuffle(batch.position.epoch, order);
+  for (std::size_t t = 0; t < form.rows.size(); ++t) {
+    const std::int64_t in_tower = row - form.begins[t];
+    if (in_tower < 0 || in_tower >= form.rows[t]) continue;
+    found.tower = static_cast<int>(built.own_towers().first + static_cast<std::int64_t>(t));
+    const auto samples = plan.rows(order, batch.position.batch, found.tower);
+    if (in_tower < std::ssize(samples)) found.sample = samples[static_cast<std::size_t>(in_tower)];
+  }
+}
+
+// The losses, gradients and metrics of a step, in the order in which they are looked at.
+struct Ends {
+  std::vector<Output> losses, gradients, metrics;
+  std::vector<Gradient> by_variable;  // of towers
+};
+
+Ends ends_of(const BuiltTraining& built, const StepNodes& step) {
+  Ends ends;
+  const std::vector<TowerRecord>& towers = built.nodes().towers;
+  for (std::size_t t = 0; t < towers.size(); ++t) {
+    if (!step.runs(t)) continue;
+    ends.losses.push_back(towers[t].loss);
+    for (const TowerMetric& metric : towers[t].metrics) ends.metrics.push_back(metric.value);
+  }
+  const auto add = [&](const std::vector<Gradient>& row) {
+    std::ranges::copy_if(row, std::back_inserter(ends.by_variable),
+                         [](const Gradient& g) { return static_cast<bool>(g.value); });
+  };
+  std::ranges::for_each(step.tower_gradients, add);
+  // Sums over several batches are state.
+  if (built.batches().batches_per_step() == 1) add(step.gradients);
+  for (const Gradient& gradient : ends.by_variable) ends.gradients.push_back(gradient.value);
+  return ends;
+}
+
+// Sets Session::step() while it lives.
+class AtRun {
+ public:
+  AtRun(Session& session, std::uint64_t run) : session_(session), now_(session.step()) {
+    session.set_step(run);
+  }
+  ~AtRun() { session_.set_step(now_); }
+  AtRun(const AtRun&) = delete;
+  AtRun& operator=(const AtRun&) = delete;
+
+ private:
+  Session& session_;
+  const std::uint64_t now_;
+};
+
+// Runs the step for a batch. False if that would change variables.
+bool run_again(BuiltTraining& built, const Batch& batch, std::uint64_t run, const Ends& ends,
+               OutputCheck& check) {
+  const StepNodes& step = built.nodes().steps[batch.form];
+  std::vector<Fetch> fetches;  // nodes: nothing needs their values
+  for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics})
+    for (const Output& end : *all) fetches.emplace_back(end.node());
+  std::vector<FeedType> feeds;
+  for (std::size_t t = 0; t < built.nodes().towers.size(); ++t)
+    add_feeds(built.nodes().towers[t], step.batch.rows[t], step.batch.begins[t], feeds);
+  std::vector<Tensor> values = batch.tensors;
+  for (const FeedType& zero : step.zero_feeds()) {
+    feeds.push_back(zero);
+    values.emplace_back(zero.shape, zero.where.dtype());
+  }
+  Session& session = built.session();
+  CompiledStep& again = session.prepare(fetches, feeds, {.fuse = false});
+  if (again.plan()->writes) return false;
+  const AtRun same_random_numbers(session, run);
+  again.run(values, {.check = &check});
+  return true;
+}
+
+// What is known of an output that this process has computed.
+BadValue describe(BuiltTraining& built, const Batch& batch, const BadOutput& bad) {
+  const Node& node = *bad.node;
+  BadValue found{.op = std::string(node.name()),
+                 .kind = node.op().name,
+                 .where = describe_with_forward(node),
+                 .device = bad.device.str(),
+                 .type = std::string(name_of(bad.type.dtype)),
+                 .value = bad.value.value,
+                 .tower = node.origin().call > 0 ? node.origin().replica : -1};
+  if (const Node* const forward = node.origin().forward) found.of = forward->op().name;
+  if (bad.row) note_row(built, batch, *bad.row, found);
+  for (const Node* const stored : bad.storage) {
+    if (found.input.empty()) found.input = bad_field(built, batch, *stored);
+    if (!stored->is_variable() || !found.variable.empty()) continue;
+    const Variable variable(const_cast<Node&>(*stored));
+    const Tensor value = built.session().read(variable);
+    if (!find_not_finite(value.dtype(), {value.raw(), value.bytes()})) continue;
+    found.variable = variable.logical_name();
+    found.state = true;
+  }
+  return found;
+}
+
+constexpr std::pair<std::string_view, std::string BadValue::*> kTexts[] = {
+    {"op", &BadValue::op},         {"kind", &BadValue::kind},         {"where", &BadValue::where},
+    {"of", &BadValue::of},         {"variable", &BadValue::variable}, {"input", &BadValue::input},
+    {"device", &BadValue::device}, {"type", &BadValue::type},         {"value", &BadValue::value}};
+
+std::string packed(const BadValue& bad) {
+  JsonValue json = JsonValue::object();
+  for (const auto& [name, text] : kTexts) json.set(name, bad.*text);
+  return json.set("tower", bad.tower)
+      .set("row", bad.row)
+      .set("sample", bad.sample)
+      .set("state", bad.state)
+      .str();
+}
+
+BadValue unpacked(const std::string& text) {
+  const JsonValue json = JsonValue::parse(text);
+  BadValue bad;
+  for (const auto& [name, member] : kTexts) bad.*member = json.at(name).text();
+  bad.tower = static_cast<int>(json.at("tower").integer());
+  bad.row = json.at("row").integer();
+  bad.sample = json.at("sample").integer();
+  bad.state = json.at("state").str() == "true";
+  return bad;
+}
+
+// What the processes have found, each in what it has computed: if any computed it from finite
+// values of its own, that.
+std::optional<BadValue> of_all(Processes* processes, const std::optional<BadValue>& own,
+                               bool received) {
+  const std::string text = own ? packed(*own) : "";
+  std::string first = of_any_process(processes, received ? "" : text);
+  if (first.empty()) first = of_any_process(processes, text);
+  if (first.empty()) return {};
+  return unpacked(first);
+}
+
+}  // namespace
+
+std::string BadValue::text() const {
+  std::string text = cat(value, " first appears in ", where);
+  if (!variable.empty())
+    text += state ? cat(", whose variable '", variable, "' was not finite before the step")
+                  : cat(", which makes the gradient of '", variable, "' not finite");
+  if (!input.empty()) text += cat(", whose input '", input, "' is not finite");
+  if (row >= 0) text += cat(", in row ", row, " of the batch");
+  if (sample >= 0) text += cat(" (training sample ", sample, ")");
+  return text + (tower >= 0 ? cat(", on tower ", tower, " (", device, ")") : cat(", on ", device));
+}
+
+std::string BadValue::advice() const {
+  if (state)
+    return cat("look at the first value of '", variable,
+               "' and at updates that made it so: ", less_growth());
+  if (!input.empty()) return "mend this sample, or leave it out";
+  const bool gradient = !of.empty();
+  const auto known = std::ranges::find(kAdvice, gradient ? of : kind, &OpAdvice::kind);
+  std::string text = known == std::end(kAdvice) ? less_growth()
+                     : gradient                 ? known->gradient
+                                                : known->forward;
+  if (type == "f16")
+    text += cat("; f16 has no numbers above 65504, and bf16 has the range of f32 (",
+                the_option("precision"), ")");
+  return text;
+}
+
+std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch, std::int64_t step,
+                                       std::uint64_t run) {
+  if (built.nodes().steps.empty()) return {};
+  const Ends ends = ends_of(built, built.nodes().steps[batch.form]);
+  OutputCheck check;
+  if (!run_again(built, batch, run, ends, check)) return {};
+  for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics}) {
+    const std::optional<BadOutput> bad = check.origin_of(*all);
+    std::optional<BadValue> own;
+    if (bad) own = describe(built, batch, *bad);
+    if (own && all == &ends.gradients && own->variable.empty())
+      for (const Gradient& gradient : ends.by_variable)
+        if (own->variable.empty() && check.origin_of({{gradient.value}}))
+          own->variable = gradient.variable.logical_name();
+    if (std::optional<BadValue> found = of_all(built.processes(), own, bad && bad->received)) {
+      found->step = step;
+      return found;
+    }
+  }
+  return {};
+}
+
+}  // namespace belfry
