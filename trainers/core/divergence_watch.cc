@@ -87,11 +87,12 @@ void DivergenceWatch::agree_on_input() {
 void DivergenceWatch::skip_step(double loss, const std::string& what) {
   agree_on_input();
   if (!built_.nodes().loss_scale) ++skipped_;
+  const std::string cause = bad_value_ ? bad_value_->text() : suspects_.input;
   if (warns() && !std::exchange(warned_of_skip_, true))
     log_warning(std::isfinite(loss)
                     ? cat("gradients of step ", progress_.steps() + 1, " are not finite")
                     : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
-                suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"), ": ", what, " (",
+                cause.empty() ? "" : cat(" (", cause, ")"), ": ", what, " (",
                 the_option("on_nonfinite"), "); steps that follow are counted without a warning");
   suspects_.input.clear();
   look_at_scale();
