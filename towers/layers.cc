@@ -329,13 +329,13 @@ Output dropout(Tower& tower, Output x, double rate, At at) {
 }
 
 Output random_normal(Tower& tower, Output samples, Shape shape, double stddev, DType dtype, At at) {
-  const RandomNormalOptions options{std::move(shape), stddev, dtype};
+  const RandomNormalOptions options{std::move(shape), stddev, dtype, !tower.is_training()};
   return tower.graph().add(kRandomNormal, {samples}, at, NodeOptions(options)).output();
 }
 
 Output random_uniform(Tower& tower, Output samples, Shape shape, double low, double high,
                       DType dtype, At at) {
-  const RandomUniformOptions options{std::move(shape), low, high, dtype};
+  const RandomUniformOptions options{std::move(shape), low, high, dtype, !tower.is_training()};
   return tower.graph().add(kRandomUniform, {samples}, at, NodeOptions(options)).output();
 }
 

@@ -43,16 +43,17 @@ void draw_plainly(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t
     y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(first + i));
 }
 
-template <class Draw>
+template <class RandomOptions, class Draw>
 KernelRun random_kernel(const KernelPlan& plan, Draw draw, bool plainly) {
+  const bool fixed = plan.options<RandomOptions>().fixed;
   const bool numbered = plan.batch().numbered;
   const std::uint64_t key = random_key(plan.node(), numbered);
   const Shape& shape = plan.output().shape;
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const auto fill = plainly ? draw_plainly<Draw, T> : draw_fast<Draw, T>;
-    return [key, row, draw, fill](const KernelPointers& p) {
-      fill(draw, key, p.step(), p.first_row() * row, p.begin(), p.end(), p.output<T>());
+    return [key, row, draw, fixed, fill](const KernelPointers& p) {
+      fill(draw, key, fixed ? 0 : p.step(), p.first_row() * row, p.begin(), p.end(), p.output<T>());
     };
   });
 }
@@ -65,12 +66,14 @@ functors::Normal normal_of(const KernelPlan& plan) {
   return {plan.options<RandomNormalOptions>().stddev};
 }
 
-KernelRun uniform_cpu(KernelPlan& plan) { return random_kernel(plan, uniform_of(plan), false); }
-KernelRun uniform_reference(KernelPlan& plan) {
-  return random_kernel(plan, uniform_of(plan), true);
+template <bool plainly>
+KernelRun uniform(KernelPlan& plan) {
+  return random_kernel<RandomUniformOptions>(plan, uniform_of(plan), plainly);
 }
-KernelRun normal_cpu(KernelPlan& plan) { return random_kernel(plan, normal_of(plan), false); }
-KernelRun normal_reference(KernelPlan& plan) { return random_kernel(plan, normal_of(plan), true); }
+template <bool plainly>
+KernelRun normal(KernelPlan& plan) {
+  return random_kernel<RandomNormalOptions>(plan, normal_of(plan), plainly);
+}
 
 }  // namespace
 
@@ -81,8 +84,8 @@ const Op kRandomUniform{.name = "RandomUniform",
                         .split = WorkSplit::kElements,
                         .shards = by_rows<1>,
                         .random = true,
-                        .cpu = uniform_cpu,
-                        .reference = uniform_reference};
+                        .cpu = uniform<false>,
+                        .reference = uniform<true>};
 
 const Op kRandomNormal{.name = "RandomNormal",
                        .inputs = kVariadicInputs,
@@ -91,8 +94,8 @@ const Op kRandomNormal{.name = "RandomNormal",
                        .split = WorkSplit::kElements,
                        .shards = by_rows<1>,
                        .random = true,
-                       .cpu = normal_cpu,
-                       .reference = normal_reference};
+                       .cpu = normal<false>,
+                       .reference = normal<true>};
 
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {
   return graph

@@ -14,12 +14,14 @@ struct RandomUniformOptions {
   Shape shape;
   double low = 0, high = 1;
   DType dtype = DType::kF32;
+  bool fixed = false;  // the same in each step
 };
 
 struct RandomNormalOptions {
   Shape shape;
   double stddev = 1;
   DType dtype = DType::kF32;
+  bool fixed = false;  // the same in each step
 };
 
 // Numbers in [low, high). `shape` must be known. f32 and f64. Each tower draws its own: for initial

@@ -252,6 +252,10 @@ TEST(HostBits, OfRandomNumbers) {
     const Output outputs[] = {
         random_uniform(graph, {1001}, -3, 5, dtype), random_normal(graph, {1001}, 2, dtype),
         graph.add(kRandomNormal, {samples}, {}, NodeOptions(RandomNormalOptions{{9}, 2, dtype}))
+            .output(),
+        graph
+            .add(kRandomNormal, {samples}, {},
+                 NodeOptions(RandomNormalOptions{{9}, 2, dtype, true}))
             .output()};
     const std::vector<Tensor> numbers = evaluate(outputs, {}, {.step = 3});
     const CpuKernel source = set_kernel_source(nullptr);

@@ -56,6 +56,7 @@ void expect_one_hash(const std::string& program, std::vector<std::string> flags,
     const auto other = report(program, with({"--max_steps=4", devices, "--data_workers=3"}));
     EXPECT_EQ(other["params_hash"], one["params_hash"]) << devices;
     EXPECT_EQ(other["state_hash"], one["state_hash"]) << devices;
+    EXPECT_EQ(other["validation_loss"], one["validation_loss"]) << devices;
   }
   const TemporaryFolder runs;
   const std::string directory = "--run_dir=" + runs.path() + "/run";
@@ -265,6 +266,14 @@ TEST(Vae, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
   const test::SmallDigits data;
   expect_one_hash("vae", {"--data_dir=" + data.path()}, "cpu:4", "cpu:1");
+}
+
+TEST(Vae, HasTheSameNoiseInEachEvaluation) {
+  const test::SmallDigits data;
+  const std::string folder = "--data_dir=" + data.path(), run = data.path() + "/run";
+  const auto trained = report("vae", {folder, "--max_steps=2", "--run_dir=" + run});
+  const auto again = report("vae", {folder, "--evaluate_only", "--load=" + run});
+  EXPECT_EQ(again["validation_loss"], trained["validation_loss"]);
 }
 
 TEST(Vae, LearnsToDrawAndToCode) {

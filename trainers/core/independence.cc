@@ -159,7 +159,10 @@ std::string of_towers(const BuiltTraining& built) {
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
   for (const std::shared_ptr<const Plan>& plan : built.plans())
     if (const Node* node = plan->moved_by_towers)
-      return cat(describe_with_forward(*node), " takes the whole batch of its tower");
+      return cat(describe_with_forward(*node),
+                 node->op().random ? " draws random numbers that belong to no sample; "
+                                     "random_normal(tower, samples, ...) draws them by sample"
+                                   : " takes the whole batch of its tower");
   return "";
 }
 

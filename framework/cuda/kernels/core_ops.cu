@@ -167,7 +167,7 @@ QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// y[i] = draw.number(key, *step, first + i).
+// y[i] = draw.number(key, *step, first + i); without a step it is 0.
 template <class Draw, class T>
 struct RandomNumbers {
   using Shared = Nothing;
@@ -180,22 +180,24 @@ struct RandomNumbers {
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
-      if (i < end)
-        y[i] = draw.template number<T>(key, *step, static_cast<std::uint64_t>(first + i));
+      if (i >= end) return;
+      y[i] = draw.template number<T>(key, step ? *step : 0, static_cast<std::uint64_t>(first + i));
     });
   }
 };
 
-template <class Draw>
+template <class RandomOptions, class Draw>
 QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
+  const bool fixed = plan.options<RandomOptions>().fixed;
   const bool numbered = plan.batch().numbered;
   const std::uint64_t key = random_key(plan.node(), numbered);
   const Shape& shape = plan.output().shape;
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> QueueRun {
     return [=](const KernelPointers& p, KernelQueue& queue) {
-      const RandomNumbers<Draw, T> kernel{draw,      key,     queue.step(), p.first_row() * row,
-                                          p.begin(), p.end(), p.output<T>()};
+      const RandomNumbers<Draw, T> kernel{
+          draw,    key,          fixed ? nullptr : queue.step(), p.first_row() * row, p.begin(),
+          p.end(), p.output<T>()};
       launch(queue, kernel, grid_for(p.end() - p.begin()));
     };
   });
@@ -203,10 +205,12 @@ QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
 
 QueueRun random_uniform(KernelPlan& plan) {
   const auto& options = plan.options<RandomUniformOptions>();
-  return random_numbers(plan, functors::Uniform{options.low, options.high - options.low});
+  return random_numbers<RandomUniformOptions>(
+      plan, functors::Uniform{options.low, options.high - options.low});
 }
 QueueRun random_normal(KernelPlan& plan) {
-  return random_numbers(plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
+  return random_numbers<RandomNormalOptions>(
+      plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
 }
 
 const GpuKernel kernels_of_ops[] = {

@@ -362,7 +362,8 @@ TEST(Independence, IsLostByClippingEachTowersGradient) {
 TEST(Independence, IsLostByRandomNumbersThatBelongToNoSample) {
   for (const int devices : {1, 8})
     EXPECT_THAT(because({.model = with_noise_on_weights, .devices = devices}),
-                HasSubstr("RandomUniform"));
+                AllOf(HasSubstr("RandomUniform"),
+                      HasSubstr("draws random numbers that belong to no sample")));
 }
 
 TEST(Independence, IsLostByBatchesThatDoNotDivide) {
