@@ -26,8 +26,14 @@ class TowerDependence {
   }
 
  private:
-  static bool looks_at_shapes(const PlanNode& node) {
-    return node.op->metadata || node.op == &kFillLike;
+  // Whether no values of its inputs reach its outputs: it looks at shapes, or says of tensors
+  // whether they are finite, as all are in a step that changes anything.
+  static bool hides_values(const PlanNode& node) {
+    const auto judges = [](const TensorType& type) {
+      return type.dtype == DType::kBool && type.shape.rank() == 0;
+    };
+    return node.op->metadata || node.op == &kFillLike ||
+           (!node.types.empty() && std::ranges::all_of(node.types, judges));
   }
 
   // Nodes from which a path leads to a write of a variable.
@@ -40,7 +46,7 @@ class TowerDependence {
       const NodeIndex n = open.back();
       open.pop_back();
       if (std::exchange(result[n], 1)) continue;
-      if (looks_at_shapes(plan.node(n))) continue;
+      if (hides_values(plan.node(n))) continue;
       for (const Value& input : plan.node(n).inputs) open.push_back(input.node);
     }
     return result;

@@ -125,7 +125,7 @@ class StepBuilder {
           if (gradient.value) values.push_back(gradient.value);
     if (options_.trainer.on_nonfinite == OnNonfinite::kContinue) return values;
     for (std::size_t t = 0; t < built_.towers.size(); ++t) {
-      if (!step.runs(t)) continue;
+      if (step.batch.samples[t] == 0) continue;
       values.push_back(checked(built_.towers[t].loss));
       for (const BatchMoments& layer : built_.towers[t].moments)
         values.insert(values.end(), {layer.mean, layer.variance});

@@ -26,8 +26,11 @@ Positions positions(const char* strategy, double bucket_mb) {
   const char* const type = std::string_view(strategy) == "nccl" ? "GPU" : "CPU";
   for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local(type, k));
   const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
-  const TrainerOptions options{
-      .model = find_model("mnist").model, .optimizer = sgd(0.1), .devices = devices};
+  // Else sums that are fused with updates wait until all gradients are known to be finite.
+  const TrainerOptions options{.model = find_model("mnist").model,
+                               .optimizer = sgd(0.1),
+                               .devices = devices,
+                               .on_nonfinite = OnNonfinite::kContinue};
   const bool spread = std::string_view(strategy) == "colocate";
   const TrainerKind kind{
       .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,

@@ -238,7 +238,7 @@ Change sending(bool reversed) {
 TEST(Disagreements, AboutTheOrderOfMessagesAreNamed) {
   expect_refusal("message 'two', which is AllGather of f64[2], built at ", sending(false),
                  sending(true));
-  expect_refusal("message 'one'", kNone, sending(false));
+  expect_refusal("message 'one", kNone, sending(false));
 }
 
 // One process has this error, and the other hears of it when the first has gone.

@@ -21,12 +21,13 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kWeights = 8 * (4 * 5 + 5 + 5 + 1);  // bytes of smooth_model
 
-TrainerOptions options(int towers, int shards) {
+TrainerOptions options(int towers, int shards, OnNonfinite policy = OnNonfinite::kContinue) {
   return {.model = smooth_model,
           .optimizer = momentum(0.1),
           .devices = cpus(towers),
           .batch_size = 8,
-          .shards = shards};
+          .shards = shards,
+          .on_nonfinite = policy};
 }
 
 MemoryReport report_of(const std::string& kind, const TrainerOptions& options) {
@@ -76,6 +77,9 @@ TEST(MemoryReport, CountsPartialSumsOfAllShards) {
   // Partial sums of the loss and the metric add to that.
   EXPECT_GE(bytes_of(report, MemoryKind::kShardPartial), 4 * kWeights);
   EXPECT_EQ(bytes_of(report, MemoryKind::kGradient), 0) << "summed as they are applied";
+  const MemoryReport checked = report_of("simple", options(1, 4, OnNonfinite::kStop));
+  EXPECT_GE(bytes_of(checked, MemoryKind::kGradient), kWeights)
+      << "kept until all are known to be finite";
 }
 
 TEST(MemoryReport, CountsReplicasThatShareAStorageOnce) {

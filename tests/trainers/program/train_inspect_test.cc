@@ -191,10 +191,10 @@ TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
 }
 
 TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
-  const auto explain = [&](const std::string& node) {
+  const auto explain = [&](const std::string& node, const char* more = "--on_nonfinite=stop") {
     const TrainResult result =
         run_train({"--explain=" + node, "--devices=cpu:2", "--global_batch_size=16", "--shards=8",
-                   "--json=" + json_.string()},
+                   "--json=" + json_.string(), more},
                   unreadable_recipe());
     EXPECT_EQ(result.code, 0) << result.error;
     return result.out;
@@ -203,8 +203,13 @@ TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
               HasSubstr("  shards of the device: 4; runs once for each\n"
                         "    f64[8,5]: 1 row of each sample\n"));
   EXPECT_TRUE(report()["shards"]["copies"].empty());
+  EXPECT_THAT(explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
+              HasSubstr("    f64[4,5]: partial sums\n    copy tower0/gradients/fc0/MatMul_grad/"
+                        "MatMulTransposeA/sum, 160 bytes, for loss_scale/AllFinite, "
+                        "AllReduceGrads/AllReduce/update\n"));
+  // Without a check of the sum nothing else reads it.
   EXPECT_THAT(
-      explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
+      explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA", "--on_nonfinite=continue"),
       HasSubstr("    f64[4,5]: partial sums, added up by AllReduceGrads/AllReduce/update\n"));
   EXPECT_EQ(report()["shards"]["outputs"][0]["added_by"].size(), 1u);
   EXPECT_TRUE(report()["fused_into"].is_null());
