@@ -14,11 +14,11 @@ namespace belfry {
 // layer by itself.
 struct LayerSummary {
   std::string name;
-  Output last = {};   // of that node; empty for a variable
   TensorType output;  // type of its last node; for a variable that no layer owns, its own type
   std::int64_t parameters = 0;  // of weights, trained or not, without moments of batch norm
   double multiply_adds = 0;     // ops/multiply_adds.h
   std::int64_t bytes = 0;       // of the outputs of its nodes
+  Output last = {};             // the output of its last node; empty for a variable
 };
 
 struct ModelSummary {

@@ -86,7 +86,8 @@ void check_gradients(const TrainerKind& kind, const TrainerOptions& options) {
                                  kCombinesNone);
   require_option(!updates_parts(options), "histograms",
                  " shows whole gradients, of which each process has only parts; leave gradients "
-                 "out, or zero_stage");
+                 "out, or ",
+                 the_option("zero_stage"));
 }
 
 }  // namespace watched_tensors_file
@@ -142,7 +143,8 @@ void check_histograms(const TrainingGraph& built, const TrainerOptions& options)
     if (is_of_variables(pattern)) require_some(pattern, "trained variable", names);
     require_option(is_of_variables(pattern) || built.tower_ops.empty(), "histograms", "=", pattern,
                    " needs steps of all towers together, and these run free; name variables alone, "
-                   "or leave async=free out");
+                   "or leave out ",
+                   option_name("async"), "=free");
   }
 }
 

@@ -236,7 +236,7 @@ Option<RunFlags> histograms_option() {
   option.refusal_if_given = [](const RunFlags& flags, const OptionQuestion&) -> std::string {
     return flags.histograms_every > 0
                ? ""
-               : cat(" has no use without ", option_name("histograms_every=N"));
+               : cat(" has no use without ", option_name("histograms_every"), "=N");
   };
   return option;
 }

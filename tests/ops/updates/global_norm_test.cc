@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
@@ -190,6 +191,21 @@ TEST(ClipByGlobalNorm, KeepsItsContract) {
               .inputs = {random_values({5, 7}), random_values({3}, -1, 1, 2)},
               .gradient = -1,
               .unknown = false});
+}
+
+TEST(SumsOfSquares, AreThoseOfEachTensorAndMakeTheNorm) {
+  const std::vector<Tensor> tensors{vector({3, 0}), vector({-4})};
+  const Builder sums = [](Inputs x) { return sums_of_squares(x)[0]; };
+  EXPECT_EQ(doubles(compute(sums, tensors)), (std::vector<double>{9, 16}));
+  EXPECT_EQ(
+      compute([](Inputs x) { return norm_of_sums(sums_of_squares(x)); }, tensors).item<double>(),
+      5);
+  try {
+    norm_of_sums({});
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("needs at least one vector of sums"));
+  }
 }
 
 float factor_of(double norm, double max_norm, float times) {

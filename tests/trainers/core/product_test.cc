@@ -108,6 +108,12 @@ const std::vector<std::vector<Setting>>& axes() {
       {{"1 thread", [](Cell& c) { c.options.session.threads = 1; }},
        {"2 threads", [](Cell& c) { c.options.session.threads = 2; }},
        {"4 threads", [](Cell& c) { c.options.session.threads = 4; }}},
+      {{"unwatched", [](Cell&) {}},
+       {"watched",
+        [](Cell& c) {
+          c.options.log_gradient_norms = true;
+          c.options.histograms = {.every = 3, .patterns = {"*", "gradients", "activations"}};
+        }}},
   };
   return all;
 }

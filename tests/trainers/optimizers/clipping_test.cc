@@ -37,39 +37,52 @@ float factor_of(Graph& graph, const Unscaling& by) {
   return session.run(by.factor).item<float>();
 }
 
-TEST(Clipped, IsWhatItWasWithoutALimit) {
-  Graph graph;
-  const GradientTable table = table_of(graph, 2);
-  EXPECT_FALSE(clipped(table, 0, {}).factor);
-  const Unscaling by{constant(graph, Tensor(0.5f)), constant(graph, 1, DType::kI64)};
-  EXPECT_EQ(clipped(table, 0, by).factor, by.factor);
+Unscaling clipped_table(const GradientTable& table, double max_norm, const Unscaling& by = {}) {
+  return clipped(squares_of(table).sums, max_norm, by, table.device(0));
+}
+
+TEST(Squares, OfATableHaveThoseOfEachVariableOnce) {
+  for (const int towers : {1, 2, 4}) {
+    Graph graph;
+    const GradientSquares squares = squares_of(table_of(graph, towers));
+    EXPECT_THAT(squares.variables, testing::ElementsAre("w0", "w1"));
+    Session session(graph, {.device_count = {{"CPU", 4}}});
+    double first = 0, second = 0;
+    for (const Output& sums : squares.sums) {
+      const Tensor found = session.run(sums);
+      first += found.data<double>()[0];
+      second += found.data<double>()[1];
+    }
+    EXPECT_EQ(first, 9) << towers;
+    EXPECT_EQ(second, 16) << towers;
+  }
 }
 
 TEST(Clipped, BoundsTheNormOfOneTowersGradients) {
   for (const int towers : {1, 2, 4}) {
     Graph graph;
-    EXPECT_EQ(factor_of(graph, clipped(table_of(graph, towers), 2.5, {})), 0.5f) << towers;
+    EXPECT_EQ(factor_of(graph, clipped_table(table_of(graph, towers), 2.5)), 0.5f) << towers;
   }
   Graph graph;
-  EXPECT_EQ(factor_of(graph, clipped(table_of(graph, 2), 5, {})), 1.0f);
+  EXPECT_EQ(factor_of(graph, clipped_table(table_of(graph, 2), 5)), 1.0f);
 }
 
 // With a loss scale of 4, gradients of norm 5 arrive with norm 20.
 TEST(Clipped, MeasuresGradientsWithoutTheLossScale) {
   Graph graph;
   const Unscaling by{constant(graph, Tensor(0.25f)), constant(graph, 1, DType::kI64)};
-  const Unscaling clip = clipped(table_of(graph, 2, 4), 2.5, by);
+  const Unscaling clip = clipped_table(table_of(graph, 2, 4), 2.5, by);
   EXPECT_EQ(clip.applied, by.applied);
   EXPECT_EQ(factor_of(graph, clip), 0.125f);
   Graph other;
   const Unscaling skip{constant(other, Tensor(0.0f)), constant(other, 0, DType::kI64)};
-  EXPECT_EQ(factor_of(other, clipped(table_of(other, 2, INFINITY), 2.5, skip)), 0.0f);
+  EXPECT_EQ(factor_of(other, clipped_table(table_of(other, 2, INFINITY), 2.5, skip)), 0.0f);
 }
 
 // Towers share the work: each squares one of the two.
 TEST(Clipped, DividesTheTensorsAmongTowersWithCopies) {
   Graph graph;
-  clipped(table_of(graph, 2), 1, {});
+  clipped_table(table_of(graph, 2), 1);
   std::vector<std::string> devices;
   for (std::size_t id = 0; id < graph.size(); ++id)
     if (std::string_view(graph.node(id).op().name) == "SumsOfSquares") {
@@ -84,7 +97,7 @@ TEST(Clipped, ComesBeforeWeightDecay) {
   Graph graph;
   const GradientTable table = table_of(graph, 1);
   Node& step = apply_gradients(sgd(1, {.weight_decay = 0.5}), table, {}, OptimizerSlots::kMake,
-                               clipped(table, 2.5, {}));
+                               clipped_table(table, 2.5));
   Session session(graph);
   session.run({step});
   session.run({step});
