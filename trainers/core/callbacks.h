@@ -43,7 +43,9 @@ struct Callback {
   // Before and after step `info.step`, counted from 0. `info.seconds` is the time of the call.
   virtual void before_step(Trainer&, const StepInfo&) {}
   virtual void after_step(Trainer&, const StepInfo&) {}
-  // After the last step of epoch `info.epoch`; `info.step` steps are complete.
+  // After the last step of epoch `info.epoch`; `info.step` steps are complete. A run that resumes
+  // from the save of an epoch first calls the callbacks of phase kSave and later ones again: they
+  // were called after that save, so it has nothing of what they did.
   virtual void after_epoch(Trainer&, const StepInfo&) {}
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
   // complete, the last of them in epoch `info.epoch`. Called by TrainingLoop::evaluated().
