@@ -93,16 +93,21 @@ OutputTypes score_counts_shape(const ShapeContext& c) {
             " and labels ", c.input(1), " must have one shape, of samples");
   const auto& options = c.options<ScoreCountsOptions>();
   c.require(options.buckets >= 2, options.buckets, " buckets; there are at least 2");
-  c.require(std::isfinite(options.low) && std::isfinite(options.high) && options.low < options.high,
-            "scores from ", options.low, " to ", options.high, " are no interval");
+  const bool is_interval =
+      options.buckets == 2 ? options.low == options.high : options.low < options.high;
+  c.require(std::isfinite(options.low) && std::isfinite(options.high) && is_interval,
+            "scores from ", options.low, " to ", options.high, " are no interval for ",
+            options.buckets, " buckets");
   return {{Shape{2, options.buckets}, DType::kF64}};
 }
 
 // The bucket of a score that is not NaN. A score on an edge is in the bucket above.
 std::int64_t bucket_of(const ScoreCountsOptions& options, double score) {
-  const double last = options.buckets - 1;
-  const double place = (score - options.low) / (options.high - options.low) * options.buckets;
-  return static_cast<std::int64_t>(std::clamp(std::floor(place), 0.0, last));
+  if (score < options.low) return 0;
+  if (score >= options.high) return options.buckets - 1;
+  const int between = options.buckets - 2;
+  const double place = (score - options.low) / (options.high - options.low) * between;
+  return 1 + std::min(static_cast<std::int64_t>(place), std::int64_t{between} - 1);
 }
 
 template <class F>

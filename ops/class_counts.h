@@ -25,9 +25,10 @@ extern const Op kClassCounts;
 Output class_counts(Output logits, Output labels, ClassCountsOptions options = {}, At at = {});
 
 struct ScoreCountsOptions {
-  int buckets = 2;  // at least 2
-  // They divide this interval alike. Scores below it are in the first, scores above it in the last.
-  double low = 0, high = 1;
+  // The first has the scores below `low`, the last those from `high` on. The others divide the
+  // interval between alike; if there are two buckets, `low` and `high` are one threshold.
+  int buckets = 2;
+  double low = 0.5, high = 0.5;
 };
 
 // scores f32 or f64, labels i32, i64, f32 or f64 of the same shape -> counts f64 [2, buckets]:

@@ -87,14 +87,13 @@ MetricSums of_classes(Output logits, Output labels, Average average, ValueOfCoun
                    [=](Sums counts) { return averaged(counts, average, value); });
 }
 
-// The threshold is the edge between two buckets.
 MetricSums of_threshold(Output scores, Output labels, double threshold, ValueOfCounts value,
                         At at) {
   require(std::isfinite(threshold), "a metric (", at.site, ") has the threshold ", threshold,
           ", which is not finite");
   enum { kRightZero, kWrongOne, kWrongZero, kRightOne };  // predictions
   return one_value(
-      score_counts(scores, labels, {.buckets = 2, .low = threshold - 1, .high = threshold + 1}, at),
+      score_counts(scores, labels, {.buckets = 2, .low = threshold, .high = threshold}, at),
       [value](Sums n) {
         if (std::isnan(n[0])) return kNaN;
         return value(n[kWrongZero] + n[kRightOne], n[kWrongOne] + n[kRightOne], n[kRightOne]);
@@ -191,7 +190,7 @@ MetricSums binary_f1(Output scores, Output labels, double threshold, At at) {
 MetricSums auc(Output scores, Output labels, AucOptions options, At at) {
   return one_value(
       score_counts(scores, labels,
-                   {.buckets = options.buckets, .low = options.low, .high = options.high}, at),
+                   {.buckets = options.buckets + 2, .low = options.low, .high = options.high}, at),
       area_under_curve);
 }
 

@@ -64,10 +64,22 @@ TEST(ClassCounts, RefusesWhatItCannotCount) {
 TEST(ScoreCounts, CountsScoresOfBothLabelsByBucket) {
   const Tensor scores({7}, std::vector<float>{-1, 0.25f, 0.5f, 0.99f, 1, 7, 0.1f});
   const Tensor labels({7}, std::vector<std::int32_t>{0, 1, 1, 0, 1, 1, 2});
-  EXPECT_EQ(doubles(compute(scores_in({.buckets = 4}), {scores, labels})),
-            (std::vector<double>{1, 0, 0, 1, 0, 1, 1, 2}));
-  EXPECT_EQ(doubles(compute(scores_in({.low = -1, .high = 1}), {scores, labels})),
-            (std::vector<double>{1, 1, 0, 4}));
+  EXPECT_EQ(doubles(compute(scores_in({.buckets = 4, .low = 0, .high = 1}), {scores, labels})),
+            (std::vector<double>{1, 0, 1, 0, 0, 1, 1, 2}));
+  EXPECT_EQ(doubles(compute(scores_in({}), {scores, labels})), (std::vector<double>{1, 1, 1, 3}));
+}
+
+TEST(ScoreCounts, CompareWithAThresholdOfAnyScale) {
+  for (const double scale : {1e-300, 1e-20, 1., 1e20, 1e300})
+    for (const double threshold : {0., scale, -scale}) {
+      const Tensor scores(
+          {3}, std::vector<double>{threshold - scale * 1e-6, threshold, threshold + scale * 1e-6});
+      const Tensor labels({3}, std::vector<std::int32_t>{1, 1, 1});
+      EXPECT_EQ(
+          doubles(compute(scores_in({.low = threshold, .high = threshold}), {scores, labels})),
+          (std::vector<double>{0, 0, 1, 2}))
+          << threshold;
+    }
 }
 
 TEST(ScoreCounts, TakesLabelsOfEveryType) {
@@ -98,7 +110,9 @@ TEST(ScoreCounts, KeepsItsContract) {
 
 TEST(ScoreCounts, RefusesWhatItCannotCount) {
   expect_refused(scores_in({.buckets = 1}), {{{8}}, {{8}, DType::kI32}}, "1 buckets");
-  expect_refused(scores_in({.low = 1}), {{{8}}, {{8}, DType::kI32}}, "no interval");
+  for (const ScoreCountsOptions& wrong :
+       {ScoreCountsOptions{.low = 1}, {.buckets = 3}, {.buckets = 2, .low = 0, .high = 1}})
+    expect_refused(scores_in(wrong), {{{8}}, {{8}, DType::kI32}}, "no interval");
   expect_refused(scores_in({}), {{{8}}, {{8, 1}, DType::kI32}}, "must have one shape");
   expect_refused(scores_in({}), {{{8}}, {{8}, DType::kU8}}, "labels are i32, i64 or floating");
 }

@@ -3,6 +3,8 @@
 #include <set>
 #include <utility>
 
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/callbacks/evaluator.h"
@@ -66,10 +68,17 @@ bool Evaluation::is_due(std::int64_t steps, std::int64_t ended_epochs) const {
           ended_epochs % options_.every_epochs == 0);
 }
 
-JsonValue Evaluation::state() const { return JsonValue::object().set("step", evaluated_at_); }
+JsonValue Evaluation::state() const {
+  return JsonValue::object().set("step", evaluated_at_).set("batches", options_.batches);
+}
 
 void Evaluation::restore(const JsonValue& state) {
   evaluated_at_ = state.at("step").integer();
+  const JsonValue* const batches = state.find("batches");
+  if (const std::int64_t before = batches ? batches->integer() : options_.batches;
+      before != options_.batches)
+    log_warning(option_name("eval_batches"), " was ", before, " and is now ", options_.batches,
+                " (0: all), so evaluations before and from now on are of different samples");
   knows_ = true;
 }
 

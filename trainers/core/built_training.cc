@@ -68,10 +68,11 @@ BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, co
 void BuiltTraining::choose_shards() {
   const auto devices = static_cast<int>(batches_.towers());
   if (options_.shards == 0) {
-    default_shards_ = has_one_shard_each(options_, kind_.facts())
-                          ? devices
-                          : default_shards(work_of(nodes_.towers[0], batches_.forms()[0].rows[0]),
-                                           batches_.global_batch());
+    default_shards_ =
+        has_one_shard_each(options_, kind_.facts())
+            ? devices
+            : default_shards(work_of(nodes_.towers[0], batches_.forms()[0].rows[0], nodes_.frozen),
+                             batches_.global_batch());
     options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
   options_.session.shards_per_device = options_.shards / devices;

@@ -48,7 +48,9 @@ struct Callback {
   // A callback that saves returns its newest checkpoint; it first saves this state if the training
   // is to stop. "": there is none.
   virtual std::string after_bad_step(Trainer&, const StepInfo&) { return ""; }
-  // After the last step of epoch `info.epoch`; `info.step` steps are complete.
+  // After the last step of epoch `info.epoch`; `info.step` steps are complete. A run that resumes
+  // from the save of an epoch first calls the callbacks of phase kSave and later ones again: they
+  // were called after that save, so it has nothing of what they did.
   virtual void after_epoch(Trainer&, const StepInfo&) {}
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
   // complete, the last of them in epoch `info.epoch`. Called by TrainingLoop::evaluated().

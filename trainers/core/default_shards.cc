@@ -100,11 +100,13 @@ class LossWork {
 
 }  // namespace
 
-ModelWork work_of(const TowerRecord& tower, std::int64_t samples) {
+ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
+                  const std::set<std::string, std::less<>>& frozen) {
   ModelWork work;
   work.multiply_adds = LossWork(tower, std::max<std::int64_t>(1, samples)).multiply_adds();
-  for (const Variable& variable : tower.trainables)
-    work.weights += static_cast<double>(variable.shape().elements());
+  for (const Variable& variable : tower.variables)
+    if (variable.trainable() || frozen.contains(variable.logical_name()))
+      work.weights += static_cast<double>(variable.shape().elements());
   return work;
 }
 

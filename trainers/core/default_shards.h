@@ -1,6 +1,9 @@
 // Into how many shards a trainer cuts the global batch by default.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "belfry/towers/replicate.h"
 
@@ -9,12 +12,14 @@ namespace belfry {
 // The work of a step per sample, and the memory that it leaves per shard.
 struct ModelWork {
   double multiply_adds = 0;  // of one sample, forward: convolutions, products, attention
-  double weights = 0;        // elements that are trained
+  double weights = 0;        // elements that are trained, or that groups freeze
 };
 
 // The work of a tower that is fed `samples` samples. A product counts all rows of a sample, such as
 // its tokens. Arithmetic on weights alone does not count, because shards do not divide it.
-ModelWork work_of(const TowerRecord& tower, std::int64_t samples);
+// `frozen`: the variables that groups freeze, so that shards do not depend on groups.
+ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
+                  const std::set<std::string, std::less<>>& frozen = {});
 
 // A function of the model and the global batch alone, never of devices, cores or timing. More
 // shards occupy more cores, but each adds a gradient of all weights to memory. That moves about 12

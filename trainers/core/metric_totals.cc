@@ -4,6 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "belfry/framework/base/error_origin.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 MetricNumbers::MetricNumbers(const TowerRecord& tower) {
@@ -40,8 +43,14 @@ void MetricTotals::finish(std::span<NamedValue> values) const {
   std::size_t v = 0;
   for (const MetricNumbers::Part& part : numbers_.parts()) {
     if (part.is_mean()) values[v++].value = totals_[part.first] / weight_;
-    for (const MetricEnd& end : part.ends)
-      values[v++].value = end.of(std::span(totals_).subspan(part.first, part.count));
+    for (const MetricEnd& end : part.ends) {
+      NamedValue& value = values[v++];
+      try {
+        value.value = end.of(std::span(totals_).subspan(part.first, part.count));
+      } catch (...) {
+        rethrow_from({.what = cat("the end of the metric '", value.name, "'")});
+      }
+    }
   }
 }
 

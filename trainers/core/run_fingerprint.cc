@@ -187,14 +187,18 @@ void add_data(const Dataset& data, JsonValue& fingerprint) {
 }
 
 constexpr std::string_view kModel = "model";
-constexpr std::string_view kRates = "rates";      // compared as far as both runs go
-constexpr std::string_view kTrained = "trained";  // names of variables
+constexpr std::string_view kOptimizerKind = "optimizer_kind";
+constexpr std::string_view kRates = "rates";  // compared as far as both runs go
+constexpr std::string_view kGroupList = "group";
+constexpr std::string_view kTrained = "trained";    // names of variables
+constexpr std::string_view kUpdates = "optimizer";  // its name, and a hash
 constexpr std::string_view kAverages = "averages";
 constexpr std::string_view kCountedAverages = " counted";  // of averages
 
 // The parts of a fingerprint that are no options, and their names for people.
 constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"global_batch", "the global batch"},
+    {kOptimizerKind, "the optimizer"},
     {kRates, "the learning rate"},
     {kAverages, "the moving average of weights (moving_average)"},
     {"samples", "the number of training samples"},
@@ -202,9 +206,9 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"files", "the training data"},
     {"checksum", "the training data"},
     {"weight_decay", "the weight decay"},
-    {"group", "the list of groups of variables (group)"},
+    {kGroupList, "the list of groups of variables (group)"},
     {kTrained, "the set of trained variables"},
-    {"optimizer", "the optimizer"},
+    {kUpdates, "the optimizer's updates (their ops or options)"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
 struct FingerprintMember {
@@ -220,13 +224,20 @@ std::vector<FingerprintMember> members_of(const JsonValue& fingerprint) {
   for (const Option<TrainerOptions>& row : trainer_option_rows())
     if (is_in_fingerprint(row) && row.value)
       members.push_back({row.fingerprint_key(), row.in_words(), text_of(row.value({}))});
-  for (const auto& [key, words] : kParts)
-    members.push_back({std::string(key), std::string(words), ""});
   const auto is_listed = [&](const std::string& key) {
-    return std::ranges::find(members, key, &FingerprintMember::key) != members.end();
+    return std::ranges::find(members, key, &FingerprintMember::key) != members.end() ||
+           std::ranges::find(kParts, key, &std::pair<std::string_view, std::string_view>::first) !=
+               std::end(kParts);
   };
-  for (const auto& [key, value] : fingerprint.members())  // a trainer's own options
-    if (!is_listed(key)) members.push_back({key, cat("the option ", key), std::nullopt});
+  for (const auto& [part, words] : kParts) {
+    if (part ==
+        kUpdates)  // which the options of the optimizer explain; and a trainer's own options
+      for (const auto& [key, value] : fingerprint.members())
+        if (!is_listed(key)) members.push_back({key, cat("the option ", key), std::nullopt});
+    const bool is_new = part == kOptimizerKind;
+    members.push_back({std::string(part), std::string(words),
+                       is_new ? std::nullopt : std::optional<std::string>("")});
+  }
   return members;
 }
 
@@ -368,10 +379,12 @@ std::string member_text(const JsonValue& json, std::string_view key) {
 JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& progress) {
   const TrainerOptions& options = built.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
+  const std::string& kind = options.optimizer.kind();
   JsonValue fingerprint = JsonValue::object();
   fingerprint.set(kModel, hash_of_model(built.nodes().towers[0]))
       .set(kTrained, trained_variables(built.graph()))
-      .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(built.graph())))
+      .set(kOptimizerKind, kind.empty() ? options.optimizer.name() : kind)
+      .set(kUpdates, cat(options.optimizer.name(), " ", hash_of_optimizer(built.graph())))
       .set(kRates, progress.learning_rate())
       .set("global_batch", built.batches().global_batch())
       .set(kAverages, averages
@@ -379,11 +392,13 @@ JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& pr
                           : "none");
   add_options(trainer_option_rows(), options, fingerprint);
   add_options(own_option_rows(built.kind()), options, fingerprint);
+  for (const OptimizerOption& option : options.optimizer.options())
+    fingerprint.set(option.name, cat(option.value));
   // Absent where there is none.
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
     fingerprint.set("weight_decay", cat(decay));
   if (const auto& groups = options.optimizer.groups(); !groups.empty())
-    fingerprint.set("group", text_of_groups(groups));
+    fingerprint.set(kGroupList, text_of_groups(groups));
   add_data(built.train_data(), fingerprint);
   return fingerprint;
 }
@@ -471,9 +486,14 @@ std::string first_difference(const JsonValue& before, const JsonValue& now) {
 }
 
 std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now) {
-  for (const FingerprintMember& member : members_of(now))
-    if (member.key == kAverages || member.key == kTrained)
-      if (std::string text = difference_in(member, before, now); !text.empty()) return text;
+  std::string groups;  // those that freeze decide what is trained
+  for (const FingerprintMember& member : members_of(now)) {
+    const std::string& key = member.key;
+    if (key == kGroupList) groups = difference_in(member, before, now);
+    if (key != kOptimizerKind && key != kAverages && key != kTrained) continue;
+    const std::string text = difference_in(member, before, now);
+    if (!text.empty()) return key == kTrained && !groups.empty() ? groups : text;
+  }
   return "";
 }
 

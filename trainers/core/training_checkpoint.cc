@@ -19,6 +19,8 @@ namespace belfry {
 
 namespace {
 
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
 JsonValue to_json(const KeptChoice& choice) {
   JsonValue devices = JsonValue::array();
   for (const DeviceSpec& device : choice.devices) devices.push(device.str());
@@ -87,13 +89,15 @@ JsonValue states_of(const Trainer& trainer) {
   return states;
 }
 
-// The metrics that are finite; JSON has no other numbers.
+constexpr char kEpochIsOpen[] = "epoch_is_open";
+
+// JSON has no numbers that are not finite: they become null, and NaN when they are read.
 JsonValue metrics_of(const Trainer& trainer) {
   JsonValue metrics = JsonValue::object();
   for (const auto* const values :
        {&trainer.record().step_metrics(), &trainer.record().set_metrics()})
     for (const NamedValue& value : *values)
-      if (std::isfinite(value.value)) metrics.set(value.name, value.value);
+      metrics.set(value.name, std::isfinite(value.value) ? JsonValue(value.value) : JsonValue());
   return metrics;
 }
 
@@ -102,7 +106,8 @@ std::vector<NamedValue> metrics_in(const CheckpointInfo& info) {
   if (!metrics) return {};
   return read_manifest(info, "the metrics", [&] {
     std::vector<NamedValue> values;
-    for (const auto& [name, value] : metrics->members()) values.push_back({name, value.number()});
+    for (const auto& [name, value] : metrics->members())
+      values.push_back({name, value.kind() == JsonValue::Kind::kNull ? kNaN : value.number()});
     return values;
   });
 }
@@ -189,6 +194,7 @@ JsonValue extra_of(const Trainer& trainer) {
     extra.set("skipped_steps", skipped);
   if (const std::optional<KeptChoice> choice = built.kept_choice())
     extra.set("auto", to_json(*choice));
+  if (trainer.loop().epoch_is_open()) extra.set(kEpochIsOpen, true);
   return extra;
 }
 
@@ -232,7 +238,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   TrainingProgress::check_position(
       position);  // before anything is set: a failed restore changes nothing
   const std::string difference = difference_of_runs(before, trainer, first_difference);
-  require<OtherRun>(others == OtherRuns::kTell || difference.empty(),
+  require<OtherRun>(others != OtherRuns::kRefuse || difference.empty(),
                     text_of_other_run(before, difference));
   const CheckpointInfo info = restore_whole(trainer, before, path);
   warn_of_precision(before, trainer.built().options().precision);
@@ -241,8 +247,11 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   trainer.record().watch().resume(saved_integer(before, "skipped_steps"));
   trainer.built().resume_bits(earlier_bits(before.extra, bit_sources(trainer.built())));
   trainer.record().resume_metrics(metrics_in(before));
+  if (before.extra.find(kEpochIsOpen) && position.samples == 0 && trainer.progress().epochs() > 0)
+    trainer.loop().resume_epoch();
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
-  if (!why.empty()) log_warning("resume: not the same bits because ", why);
+  if (!why.empty() && others != OtherRuns::kIgnore)
+    log_warning("resume: not the same bits because ", why);
   const std::int64_t left = trainer.progress().total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");

@@ -39,7 +39,8 @@ TrainingPosition position_in(const CheckpointInfo& info);
 std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
 
 // How to treat a checkpoint whose run had another model, optimizer, global batch, seed or data.
-enum class OtherRuns { kTell, kRefuse };
+// kIgnore: nothing will be trained.
+enum class OtherRuns { kTell, kRefuse, kIgnore };
 
 // Call it before Trainer::train(). Sets all variables and the state of callbacks, so that training
 // resumes where the saved run was, with the bits of a run that never stopped. If the bits cannot be

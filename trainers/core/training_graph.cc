@@ -57,8 +57,9 @@ VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& ki
 }
 
 // The tower function has been called.
-void require_groups(const Tower& tower, std::span<const VariableGroup> groups) {
-  const std::string why = refusal_of_groups(groups, tower.variables());
+void require_groups(const Tower& tower, std::span<const VariableGroup> groups,
+                    const FreezingGetter& freezing) {
+  const std::string why = refusal_of_groups(groups, tower.variables(), freezing.frozen());
   require_option<OptionMistake>(why.empty(), "group", "=", why);
 }
 
@@ -103,7 +104,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
       naming_part("the tower function", [&] { tower.loss(trainer.model(tower, inputs)); });
     }
-    if (tower.is_training()) require_groups(tower, groups);
+    if (tower.is_training()) require_groups(tower, groups, frozen);
     if (tower.is_training() && !graph.open())
       gradients.push_back(
           compute_gradients(tower.loss(), tower.trainables(),
@@ -122,6 +123,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   }
   warn_of_useless_scopes(graph, trainer.recompute);
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
+  result.frozen = frozen.frozen();
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(
         predict_tower(graph, {.device = tower.device, .index = tower.index}, build));

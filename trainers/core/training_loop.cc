@@ -225,7 +225,24 @@ void TrainingLoop::train() {
   end();
 }
 
+// Calls callbacks of phase `first` and later ones.
+void TrainingLoop::end_epoch(const StepInfo& epoch, CallbackPhase first) {
+  call("after_epoch", epoch.step, [&](Callback& c) {
+    if (c.phase() < first) return;
+    epoch_is_open_ = c.phase() <= CallbackPhase::kSave;
+    c.after_epoch(trainer_, epoch);
+  });
+  epoch_is_open_ = false;
+  stop_is_usual_ = true;
+  tell_metrics(epoch);
+}
+
 void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
+  if (std::exchange(epoch_is_open_, false) && !stopped_) {
+    StepInfo epoch = progress_.info();
+    --epoch.epoch;
+    end_epoch(epoch, CallbackPhase::kSave);
+  }
   const std::int64_t last = progress_.total_steps();
   while (progress_.steps() < last && !stopped_) {
     const double start = seconds_now();
@@ -259,9 +276,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     if (progress_.steps_left_of_epoch() == 0) {
       const StepInfo epoch = progress_.info();
       progress_.end_epoch();
-      call("after_epoch", epoch.step, [&](Callback& c) { c.after_epoch(trainer_, epoch); });
-      stop_is_usual_ = true;
-      tell_metrics(epoch);
+      end_epoch(epoch, CallbackPhase::kRequest);
     }
   }
 }

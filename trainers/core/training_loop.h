@@ -55,6 +55,12 @@ class TrainingLoop {
   // Whether the present values have been compared, so all processes are known to have them.
   bool is_compared() const;
 
+  // Whether the epoch before the next step has ended, and callbacks of later phases than kSave have
+  // not been called for that. A checkpoint that is saved meanwhile says so, and the run that
+  // resumes from it calls resume_epoch(), and so calls them first.
+  bool epoch_is_open() const { return epoch_is_open_; }
+  void resume_epoch() { epoch_is_open_ = true; }
+
   // For the callback that has evaluated and set the metrics: calls Callback::after_evaluation() of
   // all.
   void evaluated(const StepInfo& info);
@@ -65,6 +71,7 @@ class TrainingLoop {
   void agree();
   std::unique_ptr<Source> open_source();
   void make_steps(std::unique_ptr<Source>& source);
+  void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, double rate, Trace* trace);
   void look_at_step(const StepInfo& step);
@@ -89,6 +96,7 @@ class TrainingLoop {
   StepRange traced_ = {};
   std::optional<StepInfo> evaluated_at_;  // if an evaluation has set some of the new metrics
   bool stopped_ = false, is_complete_ = false;
+  bool epoch_is_open_ = false;
   int interruption_ = 0;
   bool applied_ = true;          // the last step (TrainingStep::applied())
   int restores_ = 0;             // of OnNonfinite::kRestore

@@ -1,5 +1,8 @@
 // What a training graph consists of: its towers, and the nodes that its steps run.
 #pragma once
+#include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "belfry/allreduce/strategy.h"
@@ -89,6 +92,7 @@ struct TrainingGraph {
   // are synchronised over towers that share variables, and a tower either uses a variable twice or
   // has no samples in some form of batches.
   bool canonical = true;
+  std::set<std::string, std::less<>> frozen;  // the variables that groups freeze
 };
 
 }  // namespace belfry

@@ -22,7 +22,6 @@ LearningRate rate_of(const OptimizerFlags& flags, const Optimizer& optimizer) {
 }
 
 bool is_not_negative(double number) { return number >= 0; }
-bool is_positive(double number) { return number > 0; }
 bool is_share(double number) { return number >= 0 && number < 1; }
 
 // The options of optimizers by name, as Optimizer::with_option() takes them.
@@ -84,14 +83,12 @@ Option<OptimizerFlags> warmup_option() {
   return option;
 }
 
-// An option that some optimizers have.
-Option<OptimizerFlags> rule_option(std::optional<double> OptimizerFlags::*field, std::string wanted,
-                                   bool (*allowed)(double), const std::string& name,
-                                   const std::string& text,
-                                   std::vector<std::string> elsewhere = {}) {
-  return number(field, std::move(wanted), allowed,
-                optimizer_row(name, "X", cat("of ", optimizers_with(name), ": ", text),
-                              "the optimizer's", std::move(elsewhere)));
+// An option that some optimizers have. The optimizer knows which numbers it takes.
+Option<OptimizerFlags> rule_option(std::optional<double> OptimizerFlags::*field,
+                                   const std::string& name, const std::string& text) {
+  return number(
+      field, "a finite number", [](double) { return true; },
+      optimizer_row(name, "X", cat("of ", optimizers_with(name), ": ", text), "the optimizer's"));
 }
 
 Option<OptimizerFlags> nesterov_option() {
@@ -142,22 +139,18 @@ Option<OptimizerFlags> optimizer_option() {
 Options<OptimizerFlags> optimizer_options() {
   return {
       optimizer_option(),
-      rule_option(&OptimizerFlags::momentum, "a number >= 0 and below 1", is_share, "momentum",
+      rule_option(&OptimizerFlags::momentum, "momentum",
                   "the share of the sum of earlier gradients that a step keeps"),
       nesterov_option(),
-      rule_option(
-          &OptimizerFlags::alpha, "a number >= 0 and at most 1",
-          [](double x) { return x >= 0 && x <= 1; }, "alpha",
-          "the share of the mean of squares that a step keeps"),
-      rule_option(&OptimizerFlags::beta1, "a number >= 0 and below 1", is_share, "beta1",
+      rule_option(&OptimizerFlags::alpha, "alpha",
+                  "the share of the mean of squares that a step keeps"),
+      rule_option(&OptimizerFlags::beta1, "beta1",
                   "the share of the mean of gradients that a step keeps"),
-      rule_option(&OptimizerFlags::beta2, "a number >= 0 and below 1", is_share, "beta2",
+      rule_option(&OptimizerFlags::beta2, "beta2",
                   "the share of the mean of squares that a step keeps; of lion: of the mean of "
                   "gradients"),
-      rule_option(&OptimizerFlags::epsilon, "a finite number >= 0", is_not_negative, "epsilon",
-                  "what is added to the divisor"),
-      rule_option(&OptimizerFlags::trust_coefficient, "a finite number > 0", is_positive,
-                  "trust_coefficient",
+      rule_option(&OptimizerFlags::epsilon, "epsilon", "what is added to the divisor"),
+      rule_option(&OptimizerFlags::trust_coefficient, "trust_coefficient",
                   "the norm of a scaled gradient as a share of the norm of its weights"),
       number(&OptimizerFlags::learning_rate, "a finite number >= 0", is_not_negative,
              optimizer_row("learning_rate", "X",

@@ -140,7 +140,7 @@ class Optimizer {
   // only one form (Rule::takes_decay_form).
   Optimizer with_decay_form(DecayForm form) const;
   // The same rule with another value of one of options(). Throws InvalidArgument if it has no such
-  // option.
+  // option, or cannot have this value, as the functions below do.
   Optimizer with_option(std::string_view name, double value) const;
   // The same rule with these groups of variables, instead of those that it had. Updates use their
   // rates and weight decays. A Trainer freezes those that say so; other programs build the model in
@@ -203,6 +203,9 @@ class Optimizer {
   std::vector<VariableGroup> groups_;
   std::optional<WeightAverages> averages_;
 };
+
+// Momentum and betas are at least 0 and below 1, alpha at most 1, and epsilon is positive, but for
+// that of lars, which may be 0; other values throw InvalidArgument.
 
 // The weight decay of sgd, momentum, rms_prop, adagrad, adam and amsgrad is coupled, as in PyTorch:
 // it is added to the gradient of every variable, so that g is gradient + weight_decay * w. That of

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <functional>
 #include <utility>
 #include <variant>
@@ -47,12 +48,31 @@ std::function<Node&(const Optimizer::Update&)> steps_of_adam(const AdamUpdateOpt
   };
 }
 
+// The numbers that an option takes.
+struct OptionRange {
+  const char* wanted;
+  bool (*has)(double);
+};
+constexpr OptionRange kShareOption{"a number >= 0 and below 1",
+                                   [](double x) { return x >= 0 && x < 1; }},
+    kShareOrAllOption{"a number >= 0 and at most 1", [](double x) { return x >= 0 && x <= 1; }},
+    kPositiveOption{"a finite number > 0", [](double x) { return x > 0 && std::isfinite(x); }},
+    kNotNegativeOption{"a finite number >= 0", [](double x) { return x >= 0 && std::isfinite(x); }},
+    kSwitchOption{"0 or 1", [](double x) { return x == 0 || x == 1; }};
+
 // An option of an optimizer, and its field of O.
 template <class O>
 struct NamedField {
   const char* name;
   std::variant<double O::*, bool O::*> field;
+  const OptionRange& range;
 };
+
+template <class O>
+void check_option(const std::string& optimizer, const NamedField<O>& named, double value) {
+  require(named.range.has(value), "the option ", named.name, " of the optimizer ", optimizer,
+          " must be ", named.range.wanted, ", not ", value);
+}
 
 // The optimizer of a rule that is made of `options`. `make` makes it of others.
 template <class O>
@@ -62,15 +82,19 @@ Optimizer standard(const char* kind, Optimizer::Rule rule, const O& options,
   for (const NamedField<O>& named : fields)
     std::visit(
         [&](auto field) {
-          rule.options.push_back({named.name, static_cast<double>(options.*field)});
+          const auto value = static_cast<double>(options.*field);
+          check_option(rule.name, named, value);
+          rule.options.push_back({named.name, value});
         },
         named.field);
-  rule.with = [options, fields, make](std::string_view name, double value) {
+  rule.with = [options, fields, make, optimizer = rule.name](std::string_view name, double value) {
     O changed = options;
-    for (const NamedField<O>& named : fields)
-      if (named.name == name)
-        std::visit([&]<class F>(F O::*field) { changed.*field = static_cast<F>(value); },
-                   named.field);
+    for (const NamedField<O>& named : fields) {
+      if (named.name != name) continue;
+      check_option(optimizer, named, value);  // a switch would become true
+      std::visit([&]<class F>(F O::*field) { changed.*field = static_cast<F>(value); },
+                 named.field);
+    }
     return make(changed);
   };
   return Optimizer(std::move(rule));
@@ -119,7 +143,8 @@ Optimizer momentum(LearningRate rate, MomentumOptions options) {
       }};
   return standard<MomentumOptions>(
       "momentum", std::move(rule), options,
-      {{"momentum", &MomentumOptions::momentum}, {"nesterov", &MomentumOptions::nesterov}},
+      {{"momentum", &MomentumOptions::momentum, kShareOption},
+       {"nesterov", &MomentumOptions::nesterov, kSwitchOption}},
       [](const MomentumOptions& other) { return belfry::momentum(0, other); });
 }
 
@@ -146,9 +171,9 @@ Optimizer rms_prop(LearningRate rate, RmsPropOptions options) {
                                                 {u.gradient, u.factor}, u.rate, own, u.at);
                        }};
   return standard<RmsPropOptions>("rms_prop", std::move(rule), options,
-                                  {{"alpha", &RmsPropOptions::alpha},
-                                   {"epsilon", &RmsPropOptions::epsilon},
-                                   {"momentum", &RmsPropOptions::momentum}},
+                                  {{"alpha", &RmsPropOptions::alpha, kShareOrAllOption},
+                                   {"epsilon", &RmsPropOptions::epsilon, kPositiveOption},
+                                   {"momentum", &RmsPropOptions::momentum, kShareOption}},
                                   [](const RmsPropOptions& other) { return rms_prop(0, other); });
 }
 
@@ -165,9 +190,9 @@ Optimizer adam(AdamOptions options) {
                        .takes_parts = true,
                        .update = steps_of_adam(factors)};
   return standard<AdamOptions>("adam", std::move(rule), options,
-                               {{"beta1", &AdamOptions::beta1},
-                                {"beta2", &AdamOptions::beta2},
-                                {"epsilon", &AdamOptions::epsilon}},
+                               {{"beta1", &AdamOptions::beta1, kShareOption},
+                                {"beta2", &AdamOptions::beta2, kShareOption},
+                                {"epsilon", &AdamOptions::epsilon, kPositiveOption}},
                                [](const AdamOptions& other) { return adam(other); });
 }
 
@@ -191,9 +216,9 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                        .takes_parts = true,
                        .update = steps_of_adam(factors)};
   return standard<AdamWOptions>("adamw", std::move(rule), options,
-                                {{"beta1", &AdamWOptions::beta1},
-                                 {"beta2", &AdamWOptions::beta2},
-                                 {"epsilon", &AdamWOptions::epsilon}},
+                                {{"beta1", &AdamWOptions::beta1, kShareOption},
+                                 {"beta2", &AdamWOptions::beta2, kShareOption},
+                                 {"epsilon", &AdamWOptions::epsilon, kPositiveOption}},
                                 [](const AdamWOptions& other) { return adamw(0, other); });
 }
 
@@ -217,9 +242,9 @@ Optimizer amsgrad(LearningRate rate, AmsGradOptions options) {
                                                 u.step, {u.gradient, u.factor}, u.rate, own, u.at);
                        }};
   return standard<AmsGradOptions>("amsgrad", std::move(rule), options,
-                                  {{"beta1", &AmsGradOptions::beta1},
-                                   {"beta2", &AmsGradOptions::beta2},
-                                   {"epsilon", &AmsGradOptions::epsilon}},
+                                  {{"beta1", &AmsGradOptions::beta1, kShareOption},
+                                   {"beta2", &AmsGradOptions::beta2, kShareOption},
+                                   {"epsilon", &AmsGradOptions::epsilon, kPositiveOption}},
                                   [](const AmsGradOptions& other) { return amsgrad(0, other); });
 }
 
@@ -242,7 +267,7 @@ Optimizer adagrad(LearningRate rate, AdagradOptions options) {
                                                u.at);
                        }};
   return standard<AdagradOptions>("adagrad", std::move(rule), options,
-                                  {{"epsilon", &AdagradOptions::epsilon}},
+                                  {{"epsilon", &AdagradOptions::epsilon, kPositiveOption}},
                                   [](const AdagradOptions& other) { return adagrad(0, other); });
 }
 
@@ -266,9 +291,10 @@ Optimizer lion(LearningRate rate, LionOptions options) {
         own.part_from = u.part_from;
         return lion_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate, own, u.at);
       }};
-  return standard<LionOptions>("lion", std::move(rule), options,
-                               {{"beta1", &LionOptions::beta1}, {"beta2", &LionOptions::beta2}},
-                               [](const LionOptions& other) { return lion(0, other); });
+  return standard<LionOptions>(
+      "lion", std::move(rule), options,
+      {{"beta1", &LionOptions::beta1, kShareOption}, {"beta2", &LionOptions::beta2, kShareOption}},
+      [](const LionOptions& other) { return lion(0, other); });
 }
 
 Optimizer lars(LearningRate rate, LarsOptions options) {
@@ -301,12 +327,13 @@ Optimizer lars(LearningRate rate, LarsOptions options) {
                        .groups = {kSparesVectors},
                        .takes_parts = true,
                        .update = update};
-  return standard<LarsOptions>("lars", std::move(rule), options,
-                               {{"momentum", &LarsOptions::momentum},
-                                {"nesterov", &LarsOptions::nesterov},
-                                {"trust_coefficient", &LarsOptions::trust_coefficient},
-                                {"epsilon", &LarsOptions::epsilon}},
-                               [](const LarsOptions& other) { return lars(0, other); });
+  return standard<LarsOptions>(
+      "lars", std::move(rule), options,
+      {{"momentum", &LarsOptions::momentum, kShareOption},
+       {"nesterov", &LarsOptions::nesterov, kSwitchOption},
+       {"trust_coefficient", &LarsOptions::trust_coefficient, kPositiveOption},
+       {"epsilon", &LarsOptions::epsilon, kNotNegativeOption}},
+      [](const LarsOptions& other) { return lars(0, other); });
 }
 
 // The update before weight decay is kept in the third slot, negative: AdamUpdate makes it there of
@@ -341,9 +368,9 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                        .takes_parts = true,
                        .update = update};
   return standard<LambOptions>("lamb", std::move(rule), options,
-                               {{"beta1", &LambOptions::beta1},
-                                {"beta2", &LambOptions::beta2},
-                                {"epsilon", &LambOptions::epsilon}},
+                               {{"beta1", &LambOptions::beta1, kShareOption},
+                                {"beta2", &LambOptions::beta2, kShareOption},
+                                {"epsilon", &LambOptions::epsilon, kPositiveOption}},
                                [](const LambOptions& other) { return lamb(0, other); });
 }
 

@@ -134,11 +134,13 @@ const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string
 }
 
 std::string refusal_of_groups(std::span<const VariableGroup> groups,
-                              std::span<const Variable> variables) {
+                              std::span<const Variable> variables,
+                              const std::set<std::string, std::less<>>& frozen) {
   for (const VariableGroup& group : groups) {
     if (group.may_be_empty) continue;
     const auto could_be = [&](const Variable& v) {
-      return (group.freeze || v.trainable()) && group.fits(v.logical_name(), v.shape());
+      return (v.trainable() || frozen.contains(v.logical_name())) &&
+             group.fits(v.logical_name(), v.shape());
     };
     const auto is_of_it = [&](const Variable& v) {
       return could_be(v) && group_of(groups, v.logical_name(), v.shape()) == &group;
@@ -147,8 +149,8 @@ std::string refusal_of_groups(std::span<const VariableGroup> groups,
     const auto fits = [&](const Variable& v) { return group.fits(v.logical_name(), v.shape()); };
     if (std::ranges::any_of(variables, fits))
       return cat(group.str(),
-                 " has no effect: all that it fits is in groups before it, or not trained; put it "
-                 "before them, or leave it out");
+                 " has no effect: all that it fits is in groups before it, or not trained anyway; "
+                 "put it before them, or leave it out");
     std::vector<std::string> names;
     for (const Variable& v : variables) names.emplace_back(v.logical_name());
     return cat(group.str(), " fits no variable of the model; near are ",
@@ -161,7 +163,9 @@ std::string refusal_of_groups(std::span<const VariableGroup> groups,
 
 void FreezingGetter::request(VariableRequest& request) {
   const VariableGroup* const group = group_of(groups_, request.name, request.shape);
-  if (group && group->freeze) request.options.trainable = false;
+  if (!group || !group->freeze || !request.options.trainable) return;
+  request.options.trainable = false;
+  frozen_.emplace(request.name);
 }
 
 }  // namespace belfry

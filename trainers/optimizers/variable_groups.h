@@ -2,6 +2,7 @@
 #pragma once
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,10 +55,11 @@ const VariableGroup* group_of(std::span<const VariableGroup> groups, std::string
                               const Shape& shape);
 
 // Why the groups do not fit a model with these variables; "" if they do. It begins with a group,
-// as str() writes it. Each group that may not be empty is to be the first that fits some variable:
-// any for a group that freezes, else one that is trained. And something is to be left to train.
+// as str() writes it. Each group that may not be empty is to be the first that fits some variable
+// that is trained, or that `frozen` names (FreezingGetter). And something is to be left to train.
 std::string refusal_of_groups(std::span<const VariableGroup> groups,
-                              std::span<const Variable> variables);
+                              std::span<const Variable> variables,
+                              const std::set<std::string, std::less<>>& frozen = {});
 
 // Freezes the variables of groups that say so, for a VariableScope around a model. `groups` is
 // borrowed.
@@ -65,9 +67,12 @@ class FreezingGetter : public VariableGetter {
  public:
   explicit FreezingGetter(std::span<const VariableGroup> groups) : groups_(groups) {}
   void request(VariableRequest& request) override;
+  // The names of variables that it froze: those that would be trained without it.
+  const std::set<std::string, std::less<>>& frozen() const { return frozen_; }
 
  private:
   std::span<const VariableGroup> groups_;
+  std::set<std::string, std::less<>> frozen_;
 };
 
 }  // namespace belfry

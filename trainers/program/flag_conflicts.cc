@@ -89,6 +89,7 @@ class FlagConflicts {
     check_shares();
     check_restores();
     check_averages();
+    check_metrics();
     as_option([&] { samples_of_step(trainer_, flags_.group.processes); });
   }
 
@@ -127,6 +128,18 @@ class FlagConflicts {
     require_flag(flags_.optimizer.moving_average || !flags_.optimizer.moving_average_warmup,
                  "moving_average_warmup",
                  "--moving_average_warmup is about --moving_average; name that, too");
+  }
+
+  // Without evaluations there are no metrics of them.
+  void check_metrics() const {
+    const auto check = [&](const char* name, const std::string& metric) {
+      require_flag(!metric.starts_with("validation_") || !flags_.evaluation.never(), name,
+                   used_.written(cat("--", name)), " is a metric of evaluations, which ",
+                   used_.written("--eval_every_epochs"),
+                   " turns off; leave one of them out, or evaluate by --eval_every_steps=N");
+    };
+    if (flags_.early_stop) check("early_stop", flags_.early_stop->metric);
+    check("best_metric", flags_.run.schedule.best.name);
   }
 
   // --check_equivalence has auto among its modes. A run that resumes from a run with `auto` may

@@ -118,8 +118,8 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
       " carries messages here; start the processes by mpirun, or use collective");
 }
 
-// The values of flags, given or chosen, by name: command lines may have them in any order.
-// Configurations lack the flags of one call.
+// The values of flags, given or chosen, by name: command lines may have them in any order, and may
+// write one value in several ways. Configurations lack the flags of one call.
 std::map<std::string, std::string> values_by_flag(const TrainFlags& flags) {
   std::map<std::string, std::string> values;
   for (const auto& [name, value] : flags.config.members())
@@ -127,12 +127,13 @@ std::map<std::string, std::string> values_by_flag(const TrainFlags& flags) {
   for (const auto& [name, value] : flags.config.at(kChosen).members())
     values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
   for (const Option<TrainFlags>& option : *flags.table) {
-    const bool is_of_call = option.scope == Scope::kThisCall && option.value;
-    const std::string text = is_of_call ? text_of(option.value(flags)) : "";
+    const std::string name = "--" + option.name;
+    const std::string text = option.value ? text_of(option.value(flags)) : "";
+    const bool is_of_call = option.scope == Scope::kThisCall && text != "0";  // off is not listed
     if (option.own_process)
-      values.erase("--" + option.name);
-    else if (!text.empty() && text != "0")  // that is off is not listed
-      values["--" + option.name] = text;
+      values.erase(name);
+    else if (!text.empty() && (is_of_call || (values.contains(name) && option.name != "devices")))
+      values[name] = text;
   }
   return values;
 }

@@ -183,8 +183,13 @@ void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   require_flag(!parser.given("--batch_size"), "global_batch_size", given,
                " is for all devices together, ", parser.flag("--batch_size").written,
                " for each of them; leave one of them out");
+  const int next = (flags.global_batch_size / devices + 1) * devices;
   require_flag(flags.global_batch_size % devices == 0, "global_batch_size", given,
-               " cannot be divided among ", devices, " devices alike; use a multiple of ", devices);
+               " cannot be divided among ", devices, " devices alike",
+               flags.group.processes > 1 ? cat(" (of ", flags.group.processes, " processes)") : "",
+               is_given
+                   ? cat("; use a multiple of ", devices)
+                   : cat("; give a multiple of ", devices, ", such as --global_batch_size=", next));
   flags.trainer.batch_size = flags.global_batch_size / devices;
   flags.trainer.batches.global = true;
 }

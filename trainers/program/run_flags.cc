@@ -43,7 +43,8 @@ std::string with_underscores(std::string name) {
   return name;
 }
 
-std::vector<std::string> arguments_in(const std::string& path) {
+// A list is for a flag that may be given several times.
+std::vector<std::string> arguments_in(const FlagParser& parser, const std::string& path) {
   return naming_flag<FlagError>(cat("--config=", shown(path)), [&] {
     const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
     const JsonValue config =
@@ -56,7 +57,11 @@ std::vector<std::string> arguments_in(const std::string& path) {
       require<FlagError>(is_new, value.where(), "'", shown(known->second), "' and '", shown(name),
                          "' are one flag; leave one of them out");
       if (name == kChosen && value.kind() == JsonValue::Kind::kObject) continue;  // chosen again
-      result.push_back(flag_of(name, value).written);
+      const OptionRow* const row = parser.row(known->first);
+      if (row && row->separator != 0 && value.kind() == JsonValue::Kind::kArray)
+        for (const JsonValue& item : value.items()) result.push_back(flag_of(name, item).written);
+      else
+        result.push_back(flag_of(name, value).written);
     }
     return result;
   });
@@ -364,7 +369,7 @@ std::vector<std::string> with_config(const FlagParser& parser,
   const std::optional<std::string> path = config_path(arguments);
   if (!path) return {arguments.begin(), arguments.end()};
   require<FlagError>(!path->empty(), "--config needs a value");
-  std::vector<std::string> all = arguments_in(*path);
+  std::vector<std::string> all = arguments_in(parser, *path);
   // Two flags may set one thing. The command line wins then, too.
   const auto names_batch = [](std::string_view argument) {
     return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
@@ -466,10 +471,9 @@ void add_to_config(TrainFlags& flags, const Optimizer& recipes) {
   const Optimizer optimizer = chosen_optimizer(recipes, flags.optimizer);
   JsonValue chosen = flags.config.at(kChosen);
   const LearningRate& rate = optimizer.rate();
-  if (!flags.optimizer.learning_rate && rate.is_constant())
-    flags.config.set("learning_rate", rate.at({}));
-  else if (!flags.optimizer.learning_rate)
-    chosen.set("learning_rate", rate.str());
+  if (!flags.optimizer.learning_rate)
+    chosen.set("learning_rate",
+               rate.is_constant() ? JsonValue(rate.at({})) : JsonValue(rate.str()));
   chosen.set("optimizer", optimizer.name());
   for (const OptimizerOption& option : optimizer.options())
     if (!flags.config.find(option.name)) chosen.set(option.name, option.value);

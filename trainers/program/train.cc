@@ -20,6 +20,7 @@
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/modes/equivalence.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
@@ -30,6 +31,7 @@
 #include "belfry/trainers/program/program_callbacks.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report_files.h"
+#include "belfry/trainers/program/untrained_data.h"
 #include "belfry/trainers/runs/stall_watch.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
@@ -125,15 +127,13 @@ class TrainingProgram {
     const RunDirs dirs{.data_dir = flags_.files.data_dir, .bad_records = flags_.files.bad_records};
     set_up("the data function of the recipe");
     naming_part("the data function of the recipe", [&] {
-      train_data_ = recipe_.data(dirs, true);
+      if (!flags_.inspection.evaluate_only) train_data_ = recipe_.data(dirs, true);
       if (evaluates()) make_test_data(dirs);
     });
+    if (flags_.inspection.evaluate_only) train_nothing();
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
     for (const Dataset* data : all_data())
       if (data) report_files_.reserve_data(flags_, *data);
-    require<FlagError>(
-        !flags_.inspection.evaluate_only || test_data_ || !options_.validation.empty(),
-        "--evaluate_only: there are no data to evaluate; give the recipe test data");
     int status = 0;
     if (flags_.plans()) {
       end_setup();
@@ -159,6 +159,19 @@ class TrainingProgram {
               set.name, "' gave no data");
       options_.validation.push_back({set.name, validation_data_.back().get()});
     }
+  }
+
+  // The recipe's training data may not be there. Loaded weights need none of the groups that say
+  // how they would be trained; a checkpoint that is resumed has what its groups left it.
+  void train_nothing() {
+    const Dataset* const tested = test_data_                 ? test_data_.get()
+                                  : validation_data_.empty() ? nullptr
+                                                             : validation_data_[0].get();
+    require<FlagError>(tested != nullptr,
+                       "--evaluate_only: there are no data to evaluate; give the recipe test data");
+    train_data_ =
+        std::make_unique<UntrainedData>(*tested, samples_of_step(options_, processes_of(options_)));
+    if (!flags_.run.load.empty()) options_.optimizer = options_.optimizer.with_groups({});
   }
 
   std::vector<const Dataset*> all_data() const {

@@ -216,12 +216,16 @@ void TrainingRun::require_room(const TrainFlags& flags) {
 void TrainingRun::adopt(TrainerOptions& options) const {
   if (!found_) return;
   const auto devices = std::ssize(devices_of_all(flags_));
+  const int processes = flags_.group.processes;
   const std::int64_t global = saved_integer(*found_, "global_batch");
   const std::int64_t shards = saved_integer(*found_, "shards");
   if (global <= 0) return;
   if (!flags_.given.batch) {
     require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
-                       ", which ", devices, " devices do not divide; use other --devices");
+                       ", which ", devices, " devices",
+                       processes > 1 ? cat(" of ", processes, " processes") : "",
+                       " do not divide; use a number that does",
+                       processes > 1 ? " (belfry run -n N, --devices)" : " (--devices)");
     options.batch_size = static_cast<int>(global / devices);
   }
   if (flags_.given.shards || options.batch_size * devices != global) return;
@@ -274,8 +278,10 @@ void TrainingRun::restore(Trainer& trainer) {
 void TrainingRun::restore_one_of(Trainer& trainer) {
   for (;;) try {
       const std::string& path = candidates_.front();
-      const std::string line = restore_training(
-          trainer, path, flags_.run.resume == "auto" ? OtherRuns::kRefuse : OtherRuns::kTell);
+      const OtherRuns others = flags_.inspection.evaluate_only ? OtherRuns::kIgnore
+                               : flags_.run.resume == "auto"   ? OtherRuns::kRefuse
+                                                               : OtherRuns::kTell;
+      const std::string line = restore_training(trainer, path, others);
       resumed_line_ = line;
       resumed_from_ = trainer.steps();
       if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));

@@ -59,9 +59,12 @@ void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
   const std::vector<std::string> names = trainer.record().expected_metrics();
-  if (std::ranges::find(names, best) == names.end())
-    refuse_option<OptionMistake>("best_metric", "=", best, ": there is no such metric",
-                                 did_you_mean(best, names), " (there are ", join(names), ")");
+  const auto exists = [&](std::string_view name) { return std::ranges::count(names, name) > 0; };
+  if (const std::string tested = cat("validation_", best); !exists(best))
+    refuse_option<OptionMistake>(
+        "best_metric", "=", best, ": there is no such metric",
+        exists(tested) ? cat(" of evaluations; write ", tested) : did_you_mean(best, names),
+        " (there are ", join(names), ")");
   if (has_best() && best_->by != schedule_.best)
     refuse_option<OptionMistake>("best_metric", "=", schedule_.best.str(),
                                  ": the best checkpoint in ", directory_.path(), ", of step ",
@@ -115,6 +118,7 @@ bool RunSaver::is_due_after(const Trainer& trainer, const StepInfo& info) const 
 }
 
 void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
+  if (begun_at_ == steps) return;
   if (trainer.loop().is_compared()) return save(trainer, steps);
   asked_ = true;
   trainer.loop().compare_processes_soon();
@@ -258,7 +262,13 @@ void RunSaver::refuse(Trainer& trainer, const NotFiniteError& error) {
 void RunSaver::look_at_best(Trainer& trainer, std::int64_t steps) {
   if (schedule_.best.name.empty() || begun_at_ != steps || measured_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);
-  if (!std::isfinite(value)) return;
+  if (!std::isfinite(value)) {
+    if (!std::exchange(warned_of_metric_, true))
+      log_warning(option_name("best_metric"), "=", schedule_.best.str(), ": ", schedule_.best.name,
+                  " is ", value, " after step ", steps,
+                  "; no checkpoint becomes the best one while it is not finite");
+    return;
+  }
   if (best_ && (schedule_.best.largest ? value <= best_->value : value >= best_->value)) return;
   settle(trainer);
   if (!outcomes_.failure().empty() || outcomes_.saved() != steps) return;

@@ -119,7 +119,7 @@ class RunSaver final : public Callback {
   bool asked_ = false;
   std::int64_t warned_since_ =
       -1;  // the step since which the loss is not finite, of the last warning
-  bool warned_of_values_ = false;
+  bool warned_of_values_ = false, warned_of_metric_ = false;
   std::int64_t begun_at_ = -1;     // the step of the last save that was begun
   std::int64_t measured_at_ = -1;  // the step of the last value of the best checkpoint's metric
   double begun_time_ = 0;          // when it was begun, or the start of training

@@ -15,14 +15,16 @@ constexpr std::string_view kValidation = "validation_";
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostNames = 1000;  // kept for a hint
 
-// A number, or "nan", "inf" or "-inf".
+// A number, or null, which is NaN. Earlier versions wrote "nan", "inf" or "-inf".
 double value_of(const JsonValue& json) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+  if (json.kind() == JsonValue::Kind::kNull) return kNotANumber;
   if (json.kind() != JsonValue::Kind::kString) return json.number();
   if (json.text() == "inf") return kInfinity;
   if (json.text() == "-inf") return -kInfinity;
-  require(json.text() == "nan", json.where(), "expected a number, \"nan\", \"inf\" or \"-inf\"");
-  return std::numeric_limits<double>::quiet_NaN();
+  require(json.text() == "nan", json.where(), "expected a number, or null");
+  return kNotANumber;
 }
 
 void add_point(std::vector<StatsPoint>& points, std::int64_t step, const JsonValue* value) {

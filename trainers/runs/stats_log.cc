@@ -12,8 +12,7 @@ namespace belfry {
 namespace {
 
 std::string number_text(double value) {
-  if (std::isnan(value)) return "\"nan\"";
-  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  if (!std::isfinite(value)) return "null";  // as in other JSON files
   std::array<char, 40> text;
   const int length = std::snprintf(text.data(), text.size(), "%.17g", value);
   return {text.data(), static_cast<std::size_t>(length)};

@@ -71,7 +71,7 @@ TEST(Evaluation, FollowsEachEpochByDefault) {
   const Outcome outcome = run({});
   EXPECT_THAT(outcome.steps, ElementsAre(4, 8, 12));
   EXPECT_THAT(outcome.epochs, ElementsAre(0, 1, 2));
-  EXPECT_EQ(outcome.state, R"({"step":12})");
+  EXPECT_EQ(outcome.state, R"({"step":12,"batches":0})");
 }
 
 TEST(Evaluation, FollowsEveryNthEpochAndTheLast) {
@@ -202,6 +202,19 @@ TEST(Evaluation, MayBeAllThatHappens) {
 TEST(Evaluation, RefusesNegativeOptions) {
   FakeConsole console;
   EXPECT_THROW(Evaluation(console.console, nullptr, {.every_steps = -1}), InvalidArgument);
+}
+
+TEST(Evaluation, WarnsIfItTakesOtherSamplesThanTheRunBefore) {
+  const auto warned = [](const char* state) {
+    testing::internal::CaptureStderr();
+    run({.batches = 2}, state, {.steps = 4, .epoch = 1});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warned(R"({"step":4,"batches":1})"),
+              HasSubstr("eval_batches was 1 and is now 2 (0: all), so evaluations before and from "
+                        "now on are of different samples"));
+  EXPECT_THAT(warned(R"({"step":4,"batches":2})"), Not(HasSubstr("eval_batches")));
+  EXPECT_THAT(warned(R"({"step":4})"), Not(HasSubstr("eval_batches"))) << "of an older run";
 }
 
 }  // namespace evaluation_test

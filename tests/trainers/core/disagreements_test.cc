@@ -111,8 +111,9 @@ void expect_refusals(std::span<const Disagreement> all) {
 TEST(Disagreements, AboutOptionsAreNamedWithBothValues) {
   const Disagreement all[] = {
       {"the seed is 7 there, and 1 in rank 0", of_options([](auto& o) { o.seed = 7; })},
-      {"the optimizer is SGD ", of_options([](auto& o) { o.optimizer = sgd(0.01); })},
-      {"the optimizer is Adam ",
+      {"the optimizer is sgd there, and adam in rank 0",
+       of_options([](auto& o) { o.optimizer = sgd(0.01); })},
+      {"the option beta1 is 0.5 there, and 0.9 in rank 0",
        of_options([](auto& o) { o.optimizer = adam({.rate = 0.01, .beta1 = 0.5}); })},
       {"the learning rate is 0.02 there, and 0.01 in rank 0",
        of_options([](auto& o) { o.optimizer = adam(0.02); })},

@@ -263,6 +263,9 @@ TEST(Frozen, GroupsThatFitNothingAreRefusedWithNearNames) {
               AllOf(HasSubstr("group=trnk*:freeze fits no variable of the model; near are "),
                     HasSubstr("trunk_fc/W")));
   EXPECT_THAT(refusal_of("trunk*:rate=2", kHeadOnly), HasSubstr("or not trained"));
+  EXPECT_THAT(refusal_of("trunk_bn/mean:freeze;head:rate=2"),
+              HasSubstr("trunk_bn/mean:freeze has no effect"));
+  EXPECT_THAT(refusal_of("trunk*:freeze", kHeadOnly), HasSubstr("or not trained anyway"));
   EXPECT_THAT(refusal_of("*:freeze"), HasSubstr("*:freeze leaves nothing to train"));
 }
 

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/operand.h"
@@ -298,6 +299,25 @@ TEST(MetricTotals, OfAStepCoverAllOfItsBatches) {
   for (const NamedValue& value : trainer.record().step_metrics())
     if (value.name != "loss") values[value.name] = value.value;
   expect_near(values, Expected(Samples(kBatch), 0, kBatch).values(), 1e-6);
+}
+
+TEST(MetricTotals, NameTheMetricWhoseEndFails) {
+  const auto data = smooth_data(8);
+  const auto model = [](Tower& tower, Output x, Output y) {
+    const auto fails = [](std::span<const double>) -> double { throw std::runtime_error("oops"); };
+    tower.metric("sum", MetricSums{.sums = reduce_sum(x), .ends = {{"of_x", fails}}});
+    return smooth_model(tower, x, y);
+  };
+  Trainer trainer(find_trainer("simple"), {.model = model, .optimizer = sgd(0.1), .batch_size = 8},
+                  *data);
+  try {
+    trainer.train();
+    FAIL() << "it did not fail";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error_text(fields_of(error)),
+                testing::AllOf(testing::HasSubstr("oops"),
+                               testing::HasSubstr("the end of the metric 'sum_of_x'")));
+  }
 }
 
 // Adds up a metric of all steps.

@@ -83,6 +83,27 @@ TEST(DefaultShards, CountAllRowsOfASample) {
     }
 }
 
+// A model has one number of shards, whatever groups freeze.
+TEST(DefaultShards, CountWeightsThatGroupsFreezeAndNoAverages) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5, 16, 1);
+  for (const char* const group : {"*:rate=1", "bn:freeze"}) {
+    TrainerOptions options{.model =
+                               [](Tower& tower, Output images, Output labels) {
+                                 const Output x = batch_norm(tower, "bn", images);
+                                 return reduce_mean(sparse_softmax_cross_entropy(
+                                     dense(tower, "fc", flatten(x), {.units = 5}), labels));
+                               },
+                           .optimizer = momentum(0.1).with_groups(parse_groups(group)),
+                           .devices = cpus(1),
+                           .batch_size = 16};
+    options.session.dry_run = true;
+    const Trainer trainer(find_trainer("simple"), std::move(options), *data);
+    const auto& nodes = trainer.built().nodes();
+    EXPECT_EQ(work_of(nodes.towers[0], 16, nodes.frozen).weights, 2 * 3 + 108 * 5 + 5) << group;
+  }
+}
+
 // A transposed convolution has the work of the smaller image, and a group reads its own channels.
 TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
   const auto data =

@@ -4,19 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/base/text.h"
-#include "belfry/tests/support/test_devices.h"
-#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/kinds/small_runs.h"
 #include "belfry/trainers/core/divergence.h"
-#include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/models/models.h"
-#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace clip_norm_test {
 
+using test::refusal;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -30,29 +24,13 @@ struct Run {
   Optimizer optimizer = momentum(0.1, {.nesterov = true, .weight_decay = 0.01});
 };
 
-// The hashes of weights and of all state after a few steps of the MLP.
 std::string hashes(const Run& run) {
-  const ModelSpec spec = find_model("mlp", 6);
-  const auto data = synthetic_data(spec.fields, spec.classes, 32, 5);
-  TrainerOptions options{.model = spec.model,
-                         .optimizer = run.optimizer,
-                         .devices = test::devices(run.towers),
-                         .aggregation = run.packing,
-                         .batch_size = 32 / run.towers,
-                         .shards = run.kind == std::string_view("simple") || run.towers < 8 ? 8 : 0,
-                         .epochs = 6,
-                         .clip_norm = run.clip_norm,
-                         .session = {.logical_gpus = test::logical_gpus(),
-                                     .fuse = run.fuse,
-                                     .share_replicas = run.share,
-                                     .deterministic = true}};
-  if (test::logical_gpus() > 1) options.shards = 0;
-  options.aggregation.allreduce = run.strategy;
-  Trainer trainer(find_trainer(run.kind), std::move(options), *data);
-  trainer.train();
-  EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
-  return cat(params_hash(trainer.session(), trainer.graph()), " ",
-             state_hash(trainer.session(), trainer.graph()));
+  return test::mlp_hashes({run.kind, run.strategy, run.towers},
+                          {.optimizer = run.optimizer,
+                           .aggregation = run.packing,
+                           .epochs = 2,
+                           .clip_norm = run.clip_norm,
+                           .session = {.fuse = run.fuse, .share_replicas = run.share}});
 }
 
 TEST(ClipNorm, AndLambGiveOneHashOnOneToFourDevices) {
@@ -105,19 +83,9 @@ TrainerOptions smooth_options(double clip_norm) {
 
 // In plain gradient descent the weights move by rate * norm, and no further than the limit allows.
 TEST(ClipNorm, BoundsAStepOfGradientDescent) {
-  const auto data = smooth_data(16);
-  const auto length = [&](double clip_norm) {
-    Trainer trainer(find_trainer("replicated"), smooth_options(clip_norm), *data);
-    std::vector<Tensor> before;
-    for (const Variable v : trainer.built().nodes().towers[0].trainables)
-      before.push_back(trainer.session().read(v));
-    trainer.train();
+  const auto length = [](double clip_norm) {
     double squares = 0;
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      const Tensor after = trainer.session().read(trainer.built().nodes().towers[0].trainables[i]);
-      for (std::size_t j = 0; j < after.data<double>().size(); ++j)
-        squares += std::pow(after.data<double>()[j] - before[i].data<double>()[j], 2);
-    }
+    for (const double move : test::moves(smooth_options(clip_norm))) squares += move * move;
     return std::sqrt(squares);
   };
   const double free = length(0);
@@ -150,16 +118,6 @@ TEST(ClipNorm, HidesNoDivergence) {
     for (const Variable v : trainer.built().nodes().towers[0].trainables)
       EXPECT_EQ(std::isnan(trainer.session().read(v).data<double>()[0]), !stops) << v.name();
   }
-}
-
-std::string refusal(const char* kind, TrainerOptions options) {
-  const auto data = smooth_data(16);
-  try {
-    Trainer trainer(find_trainer(kind), std::move(options), *data);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "(accepted)";
 }
 
 TEST(ClipNorm, IsRefusedWhereNothingIsCombined) {

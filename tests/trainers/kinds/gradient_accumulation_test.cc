@@ -9,6 +9,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/kinds/small_runs.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -20,6 +21,7 @@
 namespace belfry {
 namespace gradient_accumulation_test {
 
+using test::refusal;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -77,29 +79,13 @@ struct Run {
   Optimizer optimizer = adamw(0.01);
 };
 
-// The hashes of weights and of all state after a few steps of the MLP.
 std::string hashes(const Run& run) {
-  const ModelSpec spec = find_model("mlp", 6);
-  const auto data = synthetic_data(spec.fields, spec.classes, 96, 5);
-  TrainerOptions options{.model = spec.model,
-                         .optimizer = run.optimizer,
-                         .devices = test::devices(run.towers),
-                         .aggregation = run.packing,
-                         .batch_size = 32 / run.towers,
-                         .shards = run.kind == std::string_view("simple") || run.towers < 8 ? 8 : 0,
-                         .batches = {.gradient_accumulation_steps = run.batches},
-                         .epochs = 4,
-                         .session = {.logical_gpus = test::logical_gpus(),
-                                     .fuse = run.fuse,
-                                     .share_replicas = run.share,
-                                     .deterministic = true}};
-  if (test::logical_gpus() > 1) options.shards = 0;
-  options.aggregation.allreduce = run.strategy;
-  Trainer trainer(find_trainer(run.kind), std::move(options), *data);
-  trainer.train();
-  EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
-  return cat(params_hash(trainer.session(), trainer.graph()), " ",
-             state_hash(trainer.session(), trainer.graph()));
+  return test::mlp_hashes({run.kind, run.strategy, run.towers},
+                          {.optimizer = run.optimizer,
+                           .aggregation = run.packing,
+                           .batches = {.gradient_accumulation_steps = run.batches},
+                           .epochs = 4,
+                           .session = {.fuse = run.fuse, .share_replicas = run.share}});
 }
 
 TEST(Accumulation, GivesOneHashInEveryCanonicalMode) {
@@ -268,16 +254,6 @@ TEST(Accumulation, KeepsNoGradientsBesideTheirSums) {
         EXPECT_LE(planned(kind, towers, batches, clip_norm).first, one + weights + weights / 50)
             << kind << " on " << towers << ", " << batches << " batches, clip_norm " << clip_norm;
     }
-}
-
-std::string refusal(const char* kind, TrainerOptions options) {
-  const auto data = smooth_data(16);
-  try {
-    Trainer trainer(find_trainer(kind), std::move(options), *data);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "(accepted)";
 }
 
 TEST(Accumulation, IsRefusedWhereItCannotBe) {

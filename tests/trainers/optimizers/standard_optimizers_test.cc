@@ -352,6 +352,34 @@ TEST(Optimizer, WithOptionChangesOneNumberAndKeepsTheRest) {
   EXPECT_THROW(sgd(0.1).with_option("momentum", 0.5), InvalidArgument);
 }
 
+TEST(Optimizer, TakesTheNumbersOfItsRangeAlone) {
+  const auto refusal = [](const Optimizer& optimizer, const char* option, double value) {
+    try {
+      optimizer.with_option(option, value);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const std::string& name : optimizer_names()) {
+    const Optimizer made = make_optimizer(name);
+    for (const OptimizerOption& option : made.options()) {
+      EXPECT_EQ(refusal(made, option.name.c_str(), option.value), "") << name;
+      for (const double wrong : {-0.5, std::nan("")})
+        EXPECT_THAT(refusal(made, option.name.c_str(), wrong),
+                    HasSubstr("the option " + option.name + " of the optimizer " + made.name() +
+                              " must be "));
+    }
+  }
+  EXPECT_EQ(refusal(adam(0.1), "epsilon", 0),
+            "the option epsilon of the optimizer Adam must be a finite number > 0, not 0");
+  EXPECT_EQ(refusal(lars(0.1), "epsilon", 0), "");
+  EXPECT_THAT(refusal(adam(0.1), "beta2", 1), HasSubstr("a number >= 0 and below 1, not 1"));
+  EXPECT_THAT(refusal(rms_prop(0.1), "alpha", 1.5), HasSubstr("at most 1, not 1.5"));
+  EXPECT_THAT(refusal(momentum(0.1), "nesterov", 0.5), HasSubstr("0 or 1, not 0.5"));
+  EXPECT_THROW(adam({.beta1 = 1}), InvalidArgument);
+}
+
 TEST(Optimizer, IsMadeByItsName) {
   for (const std::string& name : optimizer_names()) {
     const Optimizer made = make_optimizer(name);

@@ -45,8 +45,10 @@ TEST(Flags, DivideTheGlobalBatchOfTheRecipeAmongAnyDevices) {
     parse({"--devices=cpu:5"}, defaults);
     FAIL();
   } catch (const FlagError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the program's --global_batch_size=12 cannot be divided "
-                                        "among 5 devices alike; use a multiple of 5"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("the program's --global_batch_size=12 cannot be divided "
+                  "among 5 devices alike; give a multiple of 5, such as --global_batch_size=15"));
   }
   EXPECT_THAT(parse({"--help"}, defaults).help, HasSubstr("each [12]"));
 }

@@ -94,6 +94,15 @@ TEST(ProcessFlags, MayComeInAnyOrderAndSayWhatIsTheDefault) {
   EXPECT_EQ(told({"--global_batch_size=8"}, {"--batch_size=8"}), "");
 }
 
+TEST(ProcessFlags, MayWriteOneValueInSeveralWays) {
+  EXPECT_EQ(told({"--group=fc0:rate=2.0,weight_decay=0;fc1:freeze"},
+                 {"--group=fc0:weight_decay=0.0,rate=2", "--group=fc1:freeze"}),
+            "");
+  EXPECT_EQ(
+      told({"--bucket_mb=2", "--weight_decay=1e-3"}, {"--bucket_mb=2.0", "--weight_decay=0.001"}),
+      "");
+}
+
 TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {
   EXPECT_EQ(told({}, {"--data_dir=elsewhere", "--threads=3", "--json=elsewhere"}), "");
 }
@@ -125,6 +134,24 @@ TEST(Flags, CountTheDevicesOfAllPlannedProcesses) {
             "--tower_weights has 2 where there are 4 devices; give one weight for each");
   EXPECT_EQ(parse(with("--tower_weights=3,1,1,1")).trainer.batches.tower_weights.size(), 4u);
   EXPECT_EQ(parse(with("--zero_stage=1")).trainer.aggregation.zero_stage, 1);
+}
+
+TEST(Flags, SayWhichBatchDevicesOfProcessesCanShare) {
+  const auto refused = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.end(), {"--dry_run", "--processes=3", "--devices=cpu:1"});
+    try {
+      parse(arguments, {.program = "p", .global_batch_size = 128});
+    } catch (const FlagError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused({}),
+            "the program's --global_batch_size=128 cannot be divided among 3 devices alike (of 3 "
+            "processes); give a multiple of 3, such as --global_batch_size=129");
+  EXPECT_EQ(refused({"--global_batch_size=64"}),
+            "--global_batch_size=64 cannot be divided among 3 devices alike (of 3 processes); use "
+            "a multiple of 3");
 }
 
 // Started again by its configuration, a run of several processes has the same batch.

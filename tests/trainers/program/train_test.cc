@@ -232,8 +232,21 @@ TEST_F(TrainTest, ReadsNoTestDataIfItNeverEvaluates) {
   EXPECT_EQ(run_train({json}, recipe).code, 1);
   EXPECT_EQ(run_train({"--eval_every_epochs=0", json}, recipe).code, 0);
   EXPECT_TRUE(report()["validation_loss"].is_null());
-  const TrainResult refused =
-      run_train({"--eval_every_epochs=0", "--early_stop=validation_loss:min:2"}, recipe);
+  const std::string run = "--run_dir=" + path(".run");
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--early_stop=validation_loss:min:2"},
+        {"--best_metric=validation_loss:min", run}}) {
+    std::vector<std::string> all = flags;
+    all.push_back("--eval_every_epochs=0");
+    const TrainResult refused = run_train(all, recipe);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.error,
+                HasSubstr(flags[0] + " is a metric of evaluations, which --eval_every_epochs=0 "
+                                     "turns off; leave one of them out, or evaluate by "
+                                     "--eval_every_steps=N"));
+  }
+  recipe.data = [](bool train) { return train ? small_data(true) : nullptr; };
+  const TrainResult refused = run_train({"--early_stop=validation_loss:min:2"}, recipe);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, HasSubstr("as there are no data to evaluate"));
 }
@@ -266,7 +279,22 @@ TEST_F(TrainTest, OnlyEvaluatesTheWeightsOfARun) {
   EXPECT_THAT(never.out, HasSubstr(": test  loss")) << "as a configuration may say";
   EXPECT_EQ(report()["steps"], 0);
   EXPECT_TRUE(report()["loss"].is_null());
+  // It needs neither the training data, nor as many samples as a batch has, nor a part to train.
   Recipe recipe = small_recipe();
+  recipe.data = [](bool train) {
+    if (train) throw IoError("the training data were read");
+    return small_data(false);
+  };
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--load=" + run, "--group=*:freeze"}, {"--resume=" + run}}) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--evaluate_only", "--global_batch_size=64", json});
+    const TrainResult done = run_train(all, recipe);
+    EXPECT_EQ(done.code, 0) << done.error;
+    EXPECT_THAT(done.error, Not(HasSubstr("resume: not the same bits")));
+    EXPECT_NEAR(report()["validation_loss"].get<double>(), trained["validation_loss"].get<double>(),
+                1e-12);
+  }
   recipe.data = [](bool train) { return train ? small_data(true) : nullptr; };
   const TrainResult refused = run_train({"--evaluate_only", "--load=" + run}, recipe);
   EXPECT_EQ(refused.code, 2);
@@ -442,7 +470,11 @@ TEST_F(TrainTest, RefusesOptionsThatTheOptimizerDoesNotHave) {
       {{"--optimizer=lars", "--weight_decay_form=decoupled"},
        "--weight_decay_form=decoupled: the optimizer LARS has one form of weight decay"},
       {{"--optimizer=adamx"}, "there is no optimizer 'adamx', but there are sgd, momentum"},
-      {{"--optimizer=adam", "--beta1=1"}, "--beta1=1 is not a number >= 0 and below 1"},
+      {{"--optimizer=adam", "--beta1=1"},
+       "--beta1=1: the option beta1 of the optimizer Adam must be a number >= 0 and below 1"},
+      {{"--optimizer=adam", "--epsilon=0"},
+       "--epsilon=0: the option epsilon of the optimizer Adam must be a finite number > 0"},
+      {{"--optimizer=adam", "--epsilon=nan"}, "--epsilon=nan"},
       {{"--optimizer=adam", "--weight_decay_form=both"}, "is neither coupled nor decoupled"}};
   for (const auto& [flags, message] : refused) {
     const TrainResult result = run_train(flags);

@@ -282,6 +282,8 @@ TEST_F(TrainingRunTest, ItsConfigurationHasNoZeroBytesAndNoFlagTwice) {
        {std::pair(R"({"run_dir": "zq\u0000yy"})", "has a zero byte, which no flag can have"),
         {R"({"seed": "\u0000"})", "has a zero byte"},
         {R"({"se\u0000ed": 1})", "has a zero byte"},
+        {R"({"seed": [1]})", "the value of 'seed' is no text, number, true or false"},
+        {R"({"group": ["fc0:rate=2", {}]})", "the value of 'group' is no text"},
         {R"({"batch_size": 4, "batch-size": 2})",
          "'batch_size' and 'batch-size' are one flag; leave one of them out"}}) {
     std::ofstream(path(".bad")) << text;
@@ -292,6 +294,13 @@ TEST_F(TrainingRunTest, ItsConfigurationHasNoZeroBytesAndNoFlagTwice) {
   }
   EXPECT_FALSE(std::filesystem::exists("zq"));
   std::filesystem::remove(path(".bad"));
+}
+
+TEST_F(TrainingRunTest, ItsConfigurationMayListAFlagThatIsGivenSeveralTimes) {
+  std::ofstream(path(".list")) << R"({"group": ["fc0:rate=2", "fc1:rate=3"]})";
+  const TrainResult done = run_train({"--config=" + path(".list"), "--print_config"});
+  EXPECT_THAT(done.out, HasSubstr(R"("group": "fc0:rate=2;fc1:rate=3")")) << done.error;
+  std::filesystem::remove(path(".list"));
 }
 
 }  // namespace training_run_keeps_test

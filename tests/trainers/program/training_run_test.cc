@@ -130,13 +130,14 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
           "the list of groups of variables (group) was none and is now fc0:rate=2;fc1:freeze");
   refused({"--clip_norm=0.5"}, small_recipe(), "(clip_norm) was 0 and is now 0.5");
   refused({"--clip_value=0.5"}, small_recipe(), "(clip_value) was 0 and is now 0.5");
-  refused({"--optimizer=momentum", "--learning_rate=0.1"}, small_recipe(), "the optimizer was SGD");
+  refused({"--optimizer=momentum", "--learning_rate=0.1"}, small_recipe(),
+          "the optimizer was sgd and is now momentum");
   refused({"--uneven=weight"}, small_recipe(), "(uneven) was drop and is now weight");
   refused({"--moving_average=0.9"}, small_recipe(),
           "the moving average of weights (moving_average) was none and is now 0.9");
   refused({}, deeper, "the model's graph");
   refused({}, others, "the number of training samples was 70 and is now 71");
-  refused({}, momentum_recipe, "the optimizer");
+  refused({}, momentum_recipe, "the optimizer was sgd and is now momentum");
   EXPECT_EQ(checkpoints().back(), "step-00000003");
   // A user who names a checkpoint is told.
   const TrainResult told = run_train({"--devices=cpu:1", "--seed=2", "--epochs=1",
@@ -456,7 +457,7 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(start({"--devices=cpu:2", "--global_batch_size=8", "--keep=2"}).code, 0);
   const std::string file = directory_ + "/config.json";
   const auto config = nlohmann::json::parse(text_in(file));
-  EXPECT_EQ(config["learning_rate"], 0.1);
+  EXPECT_EQ(config["chosen"]["learning_rate"], 0.1);
   EXPECT_EQ(config["precision"], "f32");
   EXPECT_EQ(config["uneven"], "drop");
   EXPECT_EQ(config["max_steps"], 0);
@@ -486,6 +487,8 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(report()["trainer"], "simple");
   EXPECT_EQ(again({"--lr_schedule=linear"}).code, 0);
   EXPECT_NE(report()["state_hash"], hash);
+  EXPECT_EQ(again({"--optimizer=lion"}).code, 0);
+  EXPECT_EQ(report()["learning_rate"], "1e-04") << "its usual rate, not that of sgd";
   // Runs again in a run directory.
   const std::string second = path(".second");
   EXPECT_EQ(run_train({"--config=" + file, "--run_dir=" + second}).code, 0);
@@ -547,6 +550,8 @@ TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
   for (const auto& [flag, why] :
        {std::pair("--best_metric=validation_los:min",
                   "--best_metric=validation_los: there is no such metric"),
+        {"--best_metric=mean_x:max",
+         "there is no such metric of evaluations; write validation_mean_x (there are "},
         {"--early_stop=accuracy:max:2", "--early_stop=accuracy:max:2: there is no metric"}}) {
     const TrainResult refused = start({"--epochs=3", flag});
     EXPECT_EQ(refused.code, 2);

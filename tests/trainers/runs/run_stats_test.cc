@@ -46,6 +46,14 @@ TEST(RunStats, AreReadByMetric) {
   EXPECT_EQ(read(kLines, "accuracy").validation.at(0).value, 0.75);
 }
 
+// As runs write them now; kLines has how they were written before.
+TEST(RunStats, TakeNullForNaN) {
+  const MetricStats loss = read(R"({"step":1,"loss":null})"
+                                "\n");
+  ASSERT_EQ(loss.training.size(), 1u);
+  EXPECT_TRUE(std::isnan(loss.training[0].value));
+}
+
 TEST(RunStats, AreTheSameInWhateverPartsTheyCome) {
   const std::vector<std::string> metrics = {"loss"};
   StatsReader reader("stats.jsonl", metrics);
