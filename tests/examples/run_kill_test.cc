@@ -41,7 +41,7 @@ class RunKillTest : public testing::Test {
   // it.
   int run_and_signal(const std::string& run, int signal, std::chrono::microseconds after) const {
     std::vector<std::string> words = command(run);
-    words.insert(words.begin(), std::string(BELFRY_BIN_DIR) + "/mnist");
+    words.insert(words.begin(), program_);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -60,38 +60,47 @@ class RunKillTest : public testing::Test {
   }
 
   void expect_same(const std::string& run, const std::string& reference) const {
-    const Finished done = run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(run));
+    const Finished done = run_program(program_, command(run));
     ASSERT_EQ(done.status, 0) << done.errors;
     EXPECT_EQ(summary_of(run)["state_hash"], summary_of(reference)["state_hash"]);
     EXPECT_EQ(summary_of(run)["params_hash"], summary_of(reference)["params_hash"]);
     EXPECT_EQ(course_of(run), course_of(reference));
   }
 
+  // Kills runs at random moments, and expects them to resume to the same bits.
+  void kill_and_resume(int kills) {
+    const std::string reference = folder_.path() + "/reference";
+    const auto began = std::chrono::steady_clock::now();
+    ASSERT_EQ(run_program(program_, command(reference)).status, 0);
+    const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - began;
+    std::uniform_real_distribution<double> part(0, 1.1);
+    for (int i = 0; i < kills; ++i) {
+      const auto after =
+          std::chrono::microseconds(static_cast<std::int64_t>(1e6 * part(random_) * whole.count()));
+      SCOPED_TRACE("killed after " + std::to_string(after.count()) + " us");
+      const std::string run = folder_.path() + "/run";
+      run_and_signal(run, SIGKILL, after);
+      expect_same(run, reference);
+      std::filesystem::remove_all(run);
+    }
+  }
+
+  std::string program_ = std::string(BELFRY_BIN_DIR) + "/mnist";
   test::SmallDigits folder_;
   std::mt19937 random_{std::random_device{}()};
 };
 
-TEST_F(RunKillTest, GoesOnToTheSameBitsWheneverItIsKilled) {
-  const std::string reference = folder_.path() + "/reference";
-  const auto began = std::chrono::steady_clock::now();
-  ASSERT_EQ(run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(reference)).status, 0);
-  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - began;
-  std::uniform_real_distribution<double> part(0, 1.1);
-  const int kills = kSanitized ? 2 : 25;
-  for (int i = 0; i < kills; ++i) {
-    const auto after =
-        std::chrono::microseconds(static_cast<std::int64_t>(1e6 * part(random_) * whole.count()));
-    SCOPED_TRACE("killed after " + std::to_string(after.count()) + " us");
-    const std::string run = folder_.path() + "/run";
-    run_and_signal(run, SIGKILL, after);
-    expect_same(run, reference);
-    std::filesystem::remove_all(run);
-  }
+TEST_F(RunKillTest, GoesOnToTheSameBitsWheneverItIsKilled) { kill_and_resume(kSanitized ? 2 : 25); }
+
+// Two losses, which take turns in each step.
+TEST_F(RunKillTest, GoesOnToTheSameBitsOfAGan) {
+  program_ = std::string(BELFRY_BIN_DIR) + "/gan";
+  kill_and_resume(2);
 }
 
 TEST_F(RunKillTest, SavesWhenItIsAskedToEnd) {
   const std::string reference = folder_.path() + "/reference";
-  ASSERT_EQ(run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(reference)).status, 0);
+  ASSERT_EQ(run_program(program_, command(reference)).status, 0);
   const std::string run = folder_.path() + "/run";
   // If the signal came before the program listened, it ended the program.
   const int code = run_and_signal(run, SIGTERM, std::chrono::milliseconds(kSanitized ? 4000 : 500));

@@ -77,29 +77,32 @@ void BuiltTraining::choose_shards() {
 }
 
 void BuiltTraining::compile() {
-  const PrepareOptions how{.gathers_first =
-                               updates_parts(options_) && batches_.batches_per_step() == 1};
-  const auto compiled = [&](const StepNodes& step, bool keeps_gradients) {
-    return TrainingStep(*session_, step, nodes_.towers, nodes_.learning_rates, how,
-                        keeps_gradients);
+  const PrepareOptions how{.gathers_first = updates_parts(options_) &&
+                                            batches_.batches_per_step() == 1 &&
+                                            nodes_.losses.size() == 1};
+  const auto compiled = [&](const TrainedLoss& loss, const StepNodes& step, bool keeps_gradients) {
+    return TrainingStep(*session_, step, loss.towers, loss.learning_rates, how, keeps_gradients);
   };
-  for (const StepNodes& step : nodes_.steps) {
-    const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
-      StepNodes nodes = step;
-      nodes.train_op = op;
-      if (!op) return {};
-      return compiled(nodes, false);
-    };
-    steps_.first = before_last(step.accumulation.begin);
-    steps_.between = before_last(step.accumulation.add);
-    steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
-  }
+  steps_.losses = nodes_.losses.size();
+  for (std::size_t form = 0; form < nodes_.losses[0].steps.size(); ++form)
+    for (const TrainedLoss& loss : nodes_.losses) {
+      const StepNodes& step = loss.steps[form];
+      const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+        StepNodes nodes = step;
+        nodes.train_op = op;
+        if (!op) return {};
+        return compiled(loss, nodes, false);
+      };
+      steps_.first = before_last(step.accumulation.begin);
+      steps_.between = before_last(step.accumulation.add);
+      steps_.by_form.push_back(compiled(loss, step, options_.keeps_gradients));
+    }
   for (std::size_t t = 0; t < nodes_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);
-    steps_.free.emplace_back(*session_,
-                             StepNodes{.batch = own, .all = own, .train_op = nodes_.tower_ops[t]},
-                             std::span(nodes_.towers).subspan(t, 1), nodes_.learning_rates,
-                             PrepareOptions{.locks = LockDuration::kEachVariable});
+    steps_.free.emplace_back(
+        *session_, StepNodes{.batch = own, .all = own, .train_op = nodes_.tower_ops[t]},
+        std::span(nodes_.towers).subspan(t, 1), nodes_.losses[0].learning_rates,
+        PrepareOptions{.locks = LockDuration::kEachVariable});
   }
 }
 

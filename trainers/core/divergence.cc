@@ -81,11 +81,12 @@ std::string advice_for(const DivergenceWatch& watch, Precision precision, const 
 }  // namespace
 
 std::string Divergence::str() const {
+  const std::string which = loss_name.empty() ? "the loss" : cat("the loss '", loss_name, "'");
   std::string text;
   if (loss_since && *loss_since == steps)
-    text = cat("the loss of step ", steps, " is ", significant(loss));
+    text = cat(which, " of step ", steps, " is ", significant(loss));
   else if (loss_since)
-    text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
+    text = cat(which, " is ", significant(loss), ", and not finite since step ", *loss_since);
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
@@ -104,6 +105,12 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
                    .loss_since = record.watch().losses().not_finite_since(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
+  for (const LossOptions& of : built.options().losses)
+    if (const double loss = record.metric(of.loss); !std::isfinite(loss)) {
+      found.loss = loss;
+      found.loss_name = of.loss;
+      break;
+    }
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;

@@ -14,6 +14,7 @@ class TrainingRecord;
 
 struct Divergence {
   double loss = 0;                              // of the last step
+  std::string loss_name = {};                   // of several losses, the first not finite; else ""
   std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since()
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at
   // model.cc:7) has nan at element 0, as have 2 others of 6 trainable variables". Optimizer slots

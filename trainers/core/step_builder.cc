@@ -20,8 +20,7 @@ namespace belfry {
 namespace {
 
 // ReduceOptions::weights where towers have different numbers of samples.
-std::vector<Output> sample_weights(const TrainingGraph& built, const BatchForm& batch,
-                                   DType dtype) {
+std::vector<Output> sample_weights(const TrainedLoss& built, const BatchForm& batch, DType dtype) {
   Graph& graph = *built.towers[0].graph;
   const NameScope names(graph, "samples");
   std::vector<Output> weights;
@@ -34,7 +33,7 @@ std::vector<Output> sample_weights(const TrainingGraph& built, const BatchForm& 
 }
 
 // ReduceOptions::total_weight. None where there is one process: the weights of its towers are all.
-Output total_sample_weight(const TrainingGraph& built, const BatchForm& all, DType dtype) {
+Output total_sample_weight(const TrainedLoss& built, const BatchForm& all, DType dtype) {
   Graph& graph = *built.towers[0].graph;
   if (graph.process().size == 1) return {};
   const NameScope names(graph, "samples");
@@ -51,16 +50,26 @@ Unscaling step_unscaling(const LossScale& scale, const GradientTable& table, con
                       [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
 }
 
+// The options of a training of this loss alone, as kinds of trainers see them.
+TrainerOptions options_for(const TrainedLoss& built, TrainerOptions options) {
+  options.optimizer = built.optimizer;
+  options.losses.clear();
+  return options;
+}
+
 class StepBuilder {
  public:
-  StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-              const GradientRows& separate, double initial)
+  StepBuilder(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
+              const GradientRows& separate, double initial, bool first)
       : graph_(graph),
         built_(built),
         options_(options),
+        trainer_(options_for(built, options.trainer)),
         separate_(separate),
         initial_(initial),
-        updates_(graph.nodes(kUpdateOps)) {}
+        first_(first) {
+    if (first) updates_ = graph.nodes(kUpdateOps);
+  }
 
   void add(const BatchForm& all) {
     const ProcessPlace place = graph_.process();
@@ -78,7 +87,7 @@ class StepBuilder {
       step.gradients = plain_.gradients;
     } else {
       const GradientTable table(
-          joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
+          joint ? gradients_of_joint_loss(built_, step, initial_, trainer_.recompute)
                 : gradients_of_separate_losses(built_, separate_, step.batch));
       add_update(table, !equal && !joint, step);
       if (equal) plain_ = step;
@@ -103,9 +112,9 @@ class StepBuilder {
     step.accumulation = made.accumulation;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
-      others.push_back(&update_loss_scale(
-          state.scale, state.good_steps, state.skipped_steps, how.unscaling.applied,
-          {.growth_steps = options_.trainer.loss_scale.growth_steps}));
+      others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
+                                          how.unscaling.applied,
+                                          {.growth_steps = trainer_.loss_scale.growth_steps}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
@@ -114,34 +123,34 @@ class StepBuilder {
   UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
                                StepNodes& step) {
     const TrainerKind& kind = options_.kind;
-    const TrainerOptions& trainer = options_.trainer;
-    if (updates_parts(trainer)) return update_parts(trainer, table, how);
-    if (!kind.combines()) return kind.update(trainer, table, how);
-    if (options_.choose && built_.steps.empty()) options_.choose(table);
-    return apply(kind.combine(trainer, table, how.reduce), how, step);
+    if (updates_parts(trainer_)) return update_parts(trainer_, table, how);
+    if (!kind.combines()) return kind.update(trainer_, table, how);
+    if (options_.choose && first_ && built_.steps.empty()) {
+      options_.choose(table);
+      trainer_.aggregation = options_.trainer.aggregation;
+    }
+    return apply(kind.combine(trainer_, table, how.reduce), how, step);
   }
 
   UpdateNodes apply(GradientTable gradients, UpdateOptions how, StepNodes& step) {
-    const TrainerOptions& trainer = options_.trainer;
     AccumulationNodes accumulation;
-    if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
+    if (const int batches = trainer_.batches.gradient_accumulation_steps; batches > 1) {
       BatchSums sums = sum_over_batches(gradients, batches);
       accumulation = sums.nodes;
       gradients = GradientTable(std::move(sums.of_all));
       how.unscaling = sums.unscaling;
     }
     step.gradients = gradients.row(0);
-    if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
-    return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
-                             clipped(gradients, trainer.clip_norm, how.unscaling)),
+    if (trainer_.clip_value > 0) gradients = clip_each(gradients, how);
+    return {&apply_gradients(trainer_.optimizer, gradients, {}, how.slots,
+                             clipped(gradients, trainer_.clip_norm, how.unscaling)),
             accumulation};
   }
 
   // The table with its elements cut off, which may share tensors as combined ones do.
   GradientTable clip_each(const GradientTable& gradients, UpdateOptions& how) const {
     GradientRows rows = gradients.rows();
-    how.unscaling =
-        clip_values(rows, options_.trainer.clip_value, how.unscaling, gradients.device(0));
+    how.unscaling = clip_values(rows, trainer_.clip_value, how.unscaling, gradients.device(0));
     OutputRows values;
     for (const std::vector<Gradient>& row : rows) {
       std::vector<Output>& of_row = values.emplace_back();
@@ -151,12 +160,14 @@ class StepBuilder {
   }
 
   Graph& graph_;
-  TrainingGraph& built_;
+  TrainedLoss& built_;
   const TrainingGraphOptions& options_;
+  TrainerOptions trainer_;
   const GradientRows& separate_;
   const double initial_;
-  const std::vector<Node*> updates_;
-  StepNodes plain_;  // the step in which all towers count alike
+  const bool first_;            // the first loss, or the only one
+  std::vector<Node*> updates_;  // of the first run of a step, besides those of trained variables
+  StepNodes plain_;             // the step in which all towers count alike
 };
 
 }  // namespace
@@ -167,10 +178,10 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-void add_steps(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-               const GradientRows& separate, double initial) {
+void add_steps(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
+               const GradientRows& separate, double initial, bool first) {
   if (separate.empty()) built.canonical = joint_loss_is_canonical(built.towers, options.forms);
-  StepBuilder steps(graph, built, options, separate, initial);
+  StepBuilder steps(graph, built, options, separate, initial, first);
   for (const BatchForm& form : options.forms) steps.add(form);
 }
 

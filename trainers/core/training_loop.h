@@ -66,7 +66,9 @@ class TrainingLoop {
   std::unique_ptr<Source> open_source();
   void make_steps(std::unique_ptr<Source>& source);
   bool run_step(Source& source, const StepInfo& step);
-  void run_batches(Source& source, double rate, Trace* trace);
+  void run_batches(Source& source, const StepInfo& step, Trace* trace);
+  void run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo& step,
+                Trace* trace);
   void end();
   void ask(StepRequest request);
   void agree_to_stop();

@@ -93,7 +93,10 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
 }
 
 std::vector<NamedTensor> TrainingRecord::gradients() const {
-  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+  std::vector<NamedTensor> all;
+  for (const TrainingStep& run : last_runs_)
+    for (NamedTensor& gradient : run.gradients()) all.push_back(std::move(gradient));
+  return all;
 }
 
 double TrainingRecord::examples_per_second() const {
