@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 
 namespace belfry {
@@ -115,6 +116,17 @@ void Tower::loss(Output value, At at) {
   require(!loss_, "the loss (", at.site, "): the tower has one, ",
           loss_ ? loss_.node().describe() : std::string(), "; add them up");
   loss_ = in_32_bits(value, at.site);
+}
+
+void Tower::loss(std::string_view name, Output value, At at) {
+  require(!loss_ || !losses_.empty(), "the loss '", name, "' (", at.site,
+          "): the tower has one without a name, ", loss_ ? loss_.node().describe() : std::string(),
+          "; name both");
+  metric(name, value, at);
+  losses_.emplace_back(name);
+  const AutocastScope as_they_are(graph(), {}, at.site);
+  const Output own = metrics_.back().value;
+  loss_ = loss_ ? add(loss_, own, At(at.site)) : own;
 }
 
 void Tower::metric(std::string_view name, Output value, At at) {

@@ -67,6 +67,9 @@ class Tower : public TowerNodes {
   // Names the scalar that training minimises, once; it is of a floating-point type. Losses and
   // metrics of 16 bits become f32.
   void loss(Output value, At at = {});
+  // Names one of several losses, which a trainer minimises in turns, each by its own variables
+  // (TrainerOptions::losses). It is also a metric of this name. loss() is then their sum.
+  void loss(std::string_view name, Output value, At at = {});
   // A scalar to report, e.g. accuracy: a mean over the samples of the tower. What is shown is the
   // mean over all samples. Names differ within a tower.
   void metric(std::string_view name, Output value, At at = {});
@@ -78,6 +81,8 @@ class Tower : public TowerNodes {
   void output(std::string_view name, Output value, At at = {});
 
   Output loss() const { return loss_; }  // empty if none was named
+  // The names of several losses; none if there is one without a name.
+  const std::vector<std::string>& losses() const { return losses_; }
   const std::vector<TowerMetric>& metrics() const { return metrics_; }
   const std::vector<NamedOutput>& outputs() const { return outputs_; }
 
@@ -98,6 +103,7 @@ class Tower : public TowerNodes {
   std::string variable_prefix_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to return to
   Output loss_;
+  std::vector<std::string> losses_;
   std::vector<TowerMetric> metrics_;
   std::vector<NamedOutput> outputs_;
   LayerLinks links_;

@@ -109,7 +109,7 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
       }};
   made->built = build_training_graph(
       made->graph, {.kind = kind, .trainer = trainer, .fields = fields, .forms = batches.forms()});
-  std::vector<Fetch> fetches{*made->built.steps[0].train_op};
+  std::vector<Fetch> fetches{*made->built.losses[0].steps[0].train_op};
   std::vector<FeedType> feeds;
   std::mt19937 random(1);
   for (const TowerRecord& tower : made->built.towers) {

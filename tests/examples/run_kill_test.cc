@@ -101,6 +101,12 @@ TEST_F(RunKillTest, GoesOnToTheSameNoise) {
   expect_same_after_kills(kSanitized ? 1 : 3);
 }
 
+// Two losses, which take turns in each step.
+TEST_F(RunKillTest, GoesOnToTheSameBitsOfAGan) {
+  name_ = "gan";
+  expect_same_after_kills(2);
+}
+
 TEST_F(RunKillTest, SavesWhenItIsAskedToEnd) {
   const std::string reference = folder_.path() + "/reference";
   ASSERT_EQ(run_program(program(), command(reference)).status, 0);

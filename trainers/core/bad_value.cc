@@ -78,7 +78,7 @@ std::string bad_field(const BuiltTraining& built, const Batch& batch, const Node
 // Notes a row of the global batch, with its tower and training sample.
 void note_row(const BuiltTraining& built, const Batch& batch, std::int64_t row, BadValue& found) {
   const BatchPlan& plan = built.batches();
-  const BatchForm& form = built.nodes().steps[batch.form].batch;
+  const BatchForm& form = built.nodes().losses[0].steps[batch.form].batch;
   found.row = row;
   std::vector<std::int64_t> order(static_cast<std::size_t>(plan.order_size()));
   plan.shuffle(batch.position.epoch, order);
@@ -97,9 +97,9 @@ struct Ends {
   std::vector<Gradient> by_variable;  // of towers
 };
 
-Ends ends_of(const BuiltTraining& built, const StepNodes& step) {
+Ends ends_of(const BuiltTraining& built, const TrainedLoss& loss, const StepNodes& step) {
   Ends ends;
-  const std::vector<TowerRecord>& towers = built.nodes().towers;
+  const std::vector<TowerRecord>& towers = loss.towers;
   for (std::size_t t = 0; t < towers.size(); ++t) {
     if (!step.runs(t)) continue;
     ends.losses.push_back(towers[t].loss);
@@ -132,9 +132,8 @@ class AtRun {
 };
 
 // Runs the step for a batch. False if that would change variables.
-bool run_again(BuiltTraining& built, const Batch& batch, std::uint64_t run, const Ends& ends,
-               OutputCheck& check) {
-  const StepNodes& step = built.nodes().steps[batch.form];
+bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, std::uint64_t run,
+               const Ends& ends, OutputCheck& check) {
   std::vector<Fetch> fetches;  // nodes: nothing needs their values
   for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics})
     for (const Output& end : *all) fetches.emplace_back(end.node());
@@ -244,12 +243,14 @@ std::string BadValue::advice() const {
   return text;
 }
 
-std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch, std::int64_t step,
-                                       std::uint64_t run) {
-  if (built.nodes().steps.empty()) return {};
-  const Ends ends = ends_of(built, built.nodes().steps[batch.form]);
+std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch, std::size_t loss,
+                                       std::int64_t step, std::uint64_t run) {
+  const TrainedLoss& trained = built.nodes().losses[loss];
+  if (trained.steps.empty()) return {};
+  const StepNodes& nodes = trained.steps[batch.form];
+  const Ends ends = ends_of(built, trained, nodes);
   OutputCheck check;
-  if (!run_again(built, batch, run, ends, check)) return {};
+  if (!run_again(built, batch, nodes, run, ends, check)) return {};
   for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics}) {
     const std::optional<BadOutput> bad = check.origin_of(*all);
     std::optional<BadValue> own;

@@ -79,39 +79,45 @@ void BuiltTraining::choose_shards() {
 }
 
 void BuiltTraining::compile() {
-  const PrepareOptions how{.gathers_first =
-                               updates_parts(options_) && batches_.batches_per_step() == 1};
-  const auto compiled = [&](const StepNodes& step, bool keeps_gradients,
+  const PrepareOptions how{.gathers_first = updates_parts(options_) &&
+                                            batches_.batches_per_step() == 1 &&
+                                            nodes_.losses.size() == 1};
+  const auto compiled = [&](const TrainedLoss& loss, const StepNodes& step, bool keeps_gradients,
                             std::span<const NamedOutput> watched = {}) {
-    return TrainingStep(*session_, step, nodes_.towers, nodes_.learning_rates, how, keeps_gradients,
+    return TrainingStep(*session_, step, loss.towers, loss.learning_rates, how, keeps_gradients,
                         watched);
   };
   check_histograms(nodes_, options_);
+  steps_.losses = nodes_.losses.size();
   steps_.watches = {.every = options_.histograms.every,
                     .steps_per_epoch = batches_.steps_per_epoch(),
                     .batches_per_step = batches_.batches_per_step()};
-  for (const StepNodes& step : nodes_.steps) {
-    const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
-      StepNodes nodes = step;
-      nodes.train_op = op;
-      nodes.applied = step.batch_applied;
-      nodes.squares = {};
-      if (!op) return {};
-      return compiled(nodes, false);
-    };
-    steps_.first = before_last(step.accumulation.begin);
-    steps_.between = before_last(step.accumulation.add);
-    steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
-    const std::vector<NamedOutput> watched = watched_tensors(nodes_, step, kind_, options_);
-    if (!watched.empty() || !steps_.watching.empty())  // one per form, or none
-      steps_.watching.push_back(compiled(step, options_.keeps_gradients, watched));
+  for (std::size_t form = 0; form < nodes_.losses[0].steps.size(); ++form) {
+    const auto watched = watched_tensors(nodes_, form, kind_, options_);
+    for (std::size_t l = 0; l < nodes_.losses.size(); ++l) {
+      const TrainedLoss& loss = nodes_.losses[l];
+      const StepNodes& step = loss.steps[form];
+      const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+        StepNodes nodes = step;
+        nodes.train_op = op;
+        nodes.applied = step.batch_applied;
+        nodes.squares = {};
+        if (!op) return {};
+        return compiled(loss, nodes, false);
+      };
+      steps_.first = before_last(step.accumulation.begin);
+      steps_.between = before_last(step.accumulation.add);
+      steps_.by_form.push_back(compiled(loss, step, options_.keeps_gradients));
+      if (!watched.empty())
+        steps_.watching.push_back(compiled(loss, step, options_.keeps_gradients, watched[l]));
+    }
   }
   for (std::size_t t = 0; t < nodes_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);
-    steps_.free.emplace_back(*session_,
-                             StepNodes{.batch = own, .all = own, .train_op = nodes_.tower_ops[t]},
-                             std::span(nodes_.towers).subspan(t, 1), nodes_.learning_rates,
-                             PrepareOptions{.locks = LockDuration::kEachVariable});
+    steps_.free.emplace_back(
+        *session_, StepNodes{.batch = own, .all = own, .train_op = nodes_.tower_ops[t]},
+        std::span(nodes_.towers).subspan(t, 1), nodes_.losses[0].learning_rates,
+        PrepareOptions{.locks = LockDuration::kEachVariable});
   }
 }
 
@@ -142,8 +148,8 @@ std::optional<LossScaleState> BuiltTraining::loss_scale() {
 }
 
 bool BuiltTraining::guards() const {
-  return options_.on_nonfinite != OnNonfinite::kContinue && !nodes_.steps.empty() &&
-         nodes_.steps[0].applied;
+  const std::vector<StepNodes>& steps = nodes_.losses[0].steps;
+  return options_.on_nonfinite != OnNonfinite::kContinue && !steps.empty() && steps[0].applied;
 }
 
 const Arithmetics& BuiltTraining::arithmetics() const {

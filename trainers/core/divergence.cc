@@ -85,14 +85,15 @@ std::string advice_for(const DivergenceWatch& watch, Precision precision, const 
 }  // namespace
 
 std::string Divergence::str() const {
+  const std::string which = loss_name.empty() ? "the loss" : cat("the loss '", loss_name, "'");
   std::string text;
   if (loss_since && std::isfinite(loss))
     text = cat("gradients of step ", *loss_since, " are not finite, though its loss is ",
                significant(loss));
   else if (loss_since && *loss_since == steps)
-    text = cat("the loss of step ", steps, " is ", significant(loss));
+    text = cat(which, " of step ", steps, " is ", significant(loss));
   else if (loss_since)
-    text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
+    text = cat(which, " is ", significant(loss), ", and not finite since step ", *loss_since);
   if (loss_since && !changed) text += "; this step changed no variable";
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (bad) text += cat(": ", bad->text());
@@ -120,6 +121,12 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
   if (found.loss_since) found.bad = record.watch().bad_value();
+  for (const LossOptions& of : built.options().losses)
+    if (const double loss = record.metric(of.loss); !std::isfinite(loss)) {
+      found.loss = loss;
+      found.loss_name = of.loss;
+      break;
+    }
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;

@@ -15,6 +15,7 @@ class TrainingRecord;
 
 struct Divergence {
   double loss = 0;                              // of the last step
+  std::string loss_name = {};                   // of several losses, the first not finite; else ""
   std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since(), or of gradients
   bool changed = true;  // whether the step updated anything: without a guard it does
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at

@@ -43,18 +43,19 @@ void DivergenceWatch::begin() {
 }
 
 // The batch has been run, and its step has left the variables as they were.
-void DivergenceWatch::look_for_bad_value(const Batch& batch) try {
+void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
   if (!built_.guards() || bad_value_) return;
-  bad_value_ = find_bad_value(built_, batch, progress_.steps() + 1, built_.session().step() - 1);
+  bad_value_ =
+      find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1);
 } catch (const Error& error) {
   log_warning("the step is not finite, and the op that this comes from was not found: ",
               error.what());
 }
 
 // The step is run again, and data are looked at, only then: that takes time.
-void DivergenceWatch::look_at_batch(const Batch& batch, bool finite) {
+void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool finite) {
   if (finite || losses_.not_finite_since()) return;
-  look_for_bad_value(batch);
+  look_for_bad_value(batch, loss);
   if (!suspects_.input.empty()) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);

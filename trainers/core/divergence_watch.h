@@ -27,10 +27,10 @@ class DivergenceWatch {
   void note_test_loss(double loss, const std::string& input);
 
   // For the loop: begin() before the first step. The others are called after each batch (with
-  // free-running towers, with what these found in their batches; `finite`: the loss is), and after
-  // each step, with its loss.
+  // free-running towers, with what these found in their batches), for each of several losses
+  // (`finite`: it and its gradients are), and after each step, with its loss.
   void begin();
-  void look_at_batch(const Batch& batch, bool finite);
+  void look_at_batch(const Batch& batch, std::size_t loss, bool finite);
   void note_input(std::string input) { suspects_.input = std::move(input); }
   // `finite`: its gradients are. A step that the training leaves behind is skipped instead; `what`
   // became of it is for the first warning.
@@ -42,7 +42,7 @@ class DivergenceWatch {
   void resume(std::int64_t skipped) { skipped_ = skipped; }
 
  private:
-  void look_for_bad_value(const Batch& batch);
+  void look_for_bad_value(const Batch& batch, std::size_t loss);
   void look_at_loss(double loss, bool finite);
   void agree_on_input();
   void look_at_first_update();

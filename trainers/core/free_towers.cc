@@ -83,7 +83,9 @@ bool FreeTowers::begin(double& rate) {
 void FreeTowers::end(const TrainingStep& step, Trace* trace) {
   const std::lock_guard lock(mutex_);
   totals_[static_cast<std::size_t>(ended_ / towers_ % kOpenRounds)].add(
-      1, [&](std::span<double> numbers) { step.numbers_of_run(numbers); });
+      1, [&](std::span<double> numbers) {
+        numbers_of_runs({&step, 1}, numbers);
+      });
   if (trace) trace_ = std::move(*trace);
   if (++ended_ % towers_ == 0) changed_.notify_all();
 }

@@ -156,7 +156,9 @@ std::string of_towers(const BuiltTraining& built) {
     return cat(loss.node().describe(),
                ": the tower function asks which tower it builds (Tower::index(), total() or "
                "is_main()), so towers may compute differently");
-  if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
+  for (const TrainedLoss& trained : built.nodes().losses)
+    if (const Output value = trained.towers[0].loss; !is_mean(value))
+      return cat(value.node().describe(), ": the loss is no mean over samples");
   for (const std::shared_ptr<const Plan>& plan : built.plans())
     if (const Node* node = plan->moved_by_towers)
       return cat(describe_with_forward(*node),
@@ -173,7 +175,7 @@ std::string at_these_shards(const BuiltTraining& built) {
        {of_powers(built), of_shards(built.options(), built.shards_by_default()),
         of_sums(built.options(), built.kind()), of_towers(built), built.other_bits()})
     if (!because.empty()) return because;
-  return built.nodes().canonical
+  return built.nodes().canonical()
              ? ""
              : "a variable has two uses, or a tower no samples, under layers that are "
                "synchronised over towers which share variables";
@@ -188,7 +190,7 @@ int shards_for_equal_bits(const BuiltTraining& built) {
   if (by_default == 0 || by_default >= wanted || any_gpu(built.options().devices)) return 0;
   const bool possible =
       of_powers(built).empty() && of_sums(built.options(), built.kind()).empty() &&
-      of_towers(built).empty() && built.nodes().canonical && batches.global_batch() % wanted == 0;
+      of_towers(built).empty() && built.nodes().canonical() && batches.global_batch() % wanted == 0;
   return possible ? wanted : 0;
 }
 
@@ -233,7 +235,7 @@ std::string other_sum(const BuiltTraining& built) {
   if (devices == 1) return "";
   const std::string where = cat(" over ", devices, " devices");
   if (!built.kind().canonical) return cat("the trainer ", built.kind().name, where);
-  if (!built.nodes().canonical)
+  if (!built.nodes().canonical())
     return cat("the trainer ", built.kind().name, where,
                ", all uses of a synchronised variable at once");
   const AggregationOptions& how = options.aggregation;

@@ -36,7 +36,7 @@ std::vector<Gradient> zero_gradients(const TowerRecord& tower, const std::vector
 }
 
 // Not through towers without samples.
-std::vector<Gradient> joint_gradients(const TrainingGraph& built, const StepNodes& step,
+std::vector<Gradient> joint_gradients(const TrainedLoss& built, const StepNodes& step,
                                       double initial, const std::vector<std::string>& recompute) {
   Graph& graph = *built.towers[0].graph;
   const BatchForm &batch = step.batch, &all = step.all;
@@ -67,7 +67,7 @@ std::vector<Gradient> joint_gradients(const TrainingGraph& built, const StepNode
 
 }  // namespace
 
-GradientRows gradients_of_separate_losses(const TrainingGraph& built, GradientRows computed,
+GradientRows gradients_of_separate_losses(const TrainedLoss& built, GradientRows computed,
                                           const BatchForm& batch) {
   const NameScope names(*built.towers[0].graph, "no_samples");
   for (std::size_t t = 0; t < computed.size(); ++t)
@@ -99,7 +99,7 @@ void require_samples_of_all(const BatchForm& all) {
                  "need some in each; use uneven=drop, or another global_batch_size");
 }
 
-GradientRows gradients_of_joint_loss(const TrainingGraph& built, const StepNodes& step,
+GradientRows gradients_of_joint_loss(const TrainedLoss& built, const StepNodes& step,
                                      double initial, const std::vector<std::string>& recompute) {
   const BatchForm& batch = step.batch;
   const std::size_t towers = built.towers.size();

@@ -12,10 +12,10 @@
 namespace belfry {
 
 // The gradients of each tower's own loss; zeros for towers to which the form feeds no rows.
-GradientRows gradients_of_separate_losses(const TrainingGraph& built, GradientRows computed,
+GradientRows gradients_of_separate_losses(const TrainedLoss& built, GradientRows computed,
                                           const BatchForm& batch);
 
-// TrainingGraph::canonical of a model with a joint loss. If towers share variables, the gradients
+// TrainedLoss::canonical of a model with a joint loss. If towers share variables, the gradients
 // of all uses of a variable are one sum. It adds tower by tower only if each tower uses the
 // variable once.
 bool joint_loss_is_canonical(std::span<const TowerRecord> towers, std::span<const BatchForm> forms);
@@ -33,7 +33,7 @@ void require_samples_of_all(const BatchForm& all);
 // row, with that mean: the same sums, divided at the end. Without a loss scale, differentiation
 // starts at `initial`. If that is not 1, the gradient of the joint loss is the sum over towers
 // instead of the mean.
-GradientRows gradients_of_joint_loss(const TrainingGraph& built, const StepNodes& step,
+GradientRows gradients_of_joint_loss(const TrainedLoss& built, const StepNodes& step,
                                      double initial, const std::vector<std::string>& recompute);
 
 }  // namespace belfry

@@ -80,7 +80,8 @@ std::vector<Output> initial_gradients(const LossScale& scale, Output loss, doubl
 }
 
 bool guards_steps(const TrainerOptions& options) {
-  return options.on_nonfinite != OnNonfinite::kContinue && options.optimizer.takes_loss_scale();
+  return options.on_nonfinite != OnNonfinite::kContinue &&
+         std::ranges::all_of(options.optimizers(), &Optimizer::takes_loss_scale);
 }
 
 Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum) {

@@ -20,11 +20,17 @@ Output ModelFunction::operator()(Tower& tower, std::span<const Output> inputs) c
   require(n < calls_.size() && calls_[n], "the model takes ", join(arities(), " or "),
           " inputs after the tower, but the data have ", n, " fields: ", join(names));
   const Output loss = calls_[n](tower, inputs);
+  if (const std::vector<std::string>& named = tower.losses(); !named.empty()) {
+    require(!loss, "the model names the losses ", join(named), " and returns ",
+            loss ? loss.name() : "", ", too; return {} from a function that names its losses");
+    return tower.loss();
+  }
   require(static_cast<bool>(loss), "the model returned an empty Output instead of a loss");
   require(loss.shape().rank() == 0 && is_floating(loss.dtype()), "the model returned ", loss.type(),
           " '", loss.name(), "' (built at ", loss.node().origin().site,
           ") instead of a scalar loss; use reduce_mean");
-  return loss;
+  tower.loss(loss);
+  return tower.loss();
 }
 
 }  // namespace belfry

@@ -12,9 +12,9 @@
 namespace belfry {
 
 // Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a
-// scalar loss out. Takes lambdas, functions and objects with operator(), with up to kMostInputs
-// inputs. It is empty by default, and if made from a null function pointer or an empty
-// std::function.
+// scalar loss out; or an empty Output if the function names its losses (Tower::loss()). Takes
+// lambdas, functions and objects with operator(), with up to kMostInputs inputs. It is empty by
+// default, and if made from a null function pointer or an empty std::function.
 class ModelFunction {
  public:
   static constexpr std::size_t kMostInputs = 8;
@@ -35,8 +35,9 @@ class ModelFunction {
   // The numbers of inputs that it can be called with, ascending.
   std::vector<std::size_t> arities() const;
 
-  // Throws InvalidArgument if the function takes another number of inputs, or returns no Output or
-  // anything but a floating-point scalar.
+  // Builds the model, whose loss becomes the tower's, and returns that. Throws InvalidArgument if
+  // the function takes another number of inputs, or returns no Output or anything but a
+  // floating-point scalar; or if it returns one beside the losses that it names.
   Output operator()(Tower& tower, std::span<const Output> inputs) const;
 
  private:

@@ -128,7 +128,7 @@ std::string line_of(const std::string& name, const std::string& output, std::int
 double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step) {
   std::vector<const Node*> ends;
   if (built.tower_ops.empty())
-    ends.push_back(built.steps[0].train_op);
+    for (const TrainedLoss& loss : built.losses) ends.push_back(loss.steps[0].train_op);
   else
     ends.assign(built.tower_ops.begin(), built.tower_ops.end());
   double sum = 0;

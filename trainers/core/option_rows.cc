@@ -300,11 +300,12 @@ Option<TrainerOptions> precision_option() {
       return cat(" with ", asking.written("gradient_accumulation_steps"),
                  ": a batch whose gradients are not finite would have to be left out of the mean; "
                  "use bf16, which needs no loss scale");
-    return !options.optimizer || options.optimizer.takes_loss_scale()
-               ? ""
-               : cat(" scales the loss, and the optimizer ", options.optimizer.name(),
-                     " does not take the scale out of gradients "
-                     "(Optimizer::Rule::takes_loss_scale); bf16 needs none");
+    for (const Optimizer& optimizer : options.optimizers())
+      if (!optimizer.takes_loss_scale())
+        return cat(" scales the loss, and the optimizer ", optimizer.name(),
+                   " does not take the scale out of gradients "
+                   "(Optimizer::Rule::takes_loss_scale); bf16 needs none");
+    return "";
   };
   return option;
 }
@@ -396,11 +397,12 @@ Option<TrainerOptions> on_nonfinite_option() {
       return cat(" with ", asking.written("async"),
                  ": towers do not wait to hear whether all gradients are finite; use ",
                  asking.other("async=ordered"), ", or ", asking.other("on_nonfinite=stop"));
-    return !options.optimizer || options.optimizer.takes_loss_scale()
-               ? ""
-               : cat(" leaves updates out, and the optimizer ", options.optimizer.name(),
-                     " does not say that it heeds Update::factor "
-                     "(Optimizer::Rule::takes_loss_scale)");
+    for (const Optimizer& optimizer : options.optimizers())
+      if (!optimizer.takes_loss_scale())
+        return cat(" leaves updates out, and the optimizer ", optimizer.name(),
+                   " does not say that it heeds Update::factor "
+                   "(Optimizer::Rule::takes_loss_scale)");
+    return "";
   };
   return option;
 }

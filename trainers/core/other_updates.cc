@@ -6,11 +6,11 @@
 
 namespace belfry {
 
-std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
+std::vector<Node*> other_updates(Graph& graph, const TrainedLoss& built,
                                  const std::vector<Node*>& all, const StepNodes& step,
                                  const Unscaling& unscaling) {
   const bool equal = step.all.equal();
-  if (equal && !unscaling.factor) return all;
+  if (all.empty() || (equal && !unscaling.factor)) return all;
   std::vector<std::vector<BatchMoments>> moments;
   std::set<const Node*> averages;
   for (const TowerRecord& tower : built.towers) {

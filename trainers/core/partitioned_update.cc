@@ -149,11 +149,11 @@ std::string partition_refusal(const TrainerOptions& options) {
     return cat(" cuts buckets into parts, and ",
                aggregation.gradient_repacking > 0 ? "gradient_repacking" : "small_tensors_kb",
                " lays gradients out anew; leave one of them out");
-  if (options.optimizer && !options.optimizer.takes_parts())
-    return cat(" cuts the update of a variable into parts, and the optimizer ",
-               options.optimizer.name(),
-               " does not say that an element changes by its own gradient and slots, and norms, "
-               "alone (Optimizer::Rule::takes_parts)");
+  for (const Optimizer& optimizer : options.optimizers())
+    if (!optimizer.takes_parts())
+      return cat(" cuts the update of a variable into parts, and the optimizer ", optimizer.name(),
+                 " does not say that an element changes by its own gradient and slots, and norms, "
+                 "alone (Optimizer::Rule::takes_parts)");
   return "";
 }
 

@@ -188,7 +188,8 @@ void add_data(const Dataset& data, JsonValue& fingerprint) {
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizerKind = "optimizer_kind";
-constexpr std::string_view kRates = "rates";  // compared as far as both runs go
+constexpr std::string_view kRates = "rates";        // compared as far as both runs go
+constexpr std::string_view kRatesOf = "rates of ";  // the same, of a loss after the first
 constexpr std::string_view kGroupList = "group";
 constexpr std::string_view kTrained = "trained";    // names of variables
 constexpr std::string_view kUpdates = "optimizer";  // its name, and a hash
@@ -209,6 +210,7 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {kGroupList, "the list of groups of variables (group)"},
     {kTrained, "the set of trained variables"},
     {kUpdates, "the optimizer's updates (their ops or options)"},
+    {"losses", "how the losses are trained"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
 struct FingerprintMember {
@@ -233,7 +235,12 @@ std::vector<FingerprintMember> members_of(const JsonValue& fingerprint) {
     if (part ==
         kUpdates)  // which the options of the optimizer explain; and a trainer's own options
       for (const auto& [key, value] : fingerprint.members())
-        if (!is_listed(key)) members.push_back({key, cat("the option ", key), std::nullopt});
+        if (!is_listed(key))
+          members.push_back({key,
+                             key.starts_with(kRatesOf)
+                                 ? cat("the learning rate of ", key.substr(kRatesOf.size()))
+                                 : cat("the option ", key),
+                             std::nullopt});
     const bool is_new = part == kOptimizerKind;
     members.push_back({std::string(part), std::string(words),
                        is_new ? std::nullopt : std::optional<std::string>("")});
@@ -320,6 +327,17 @@ void add_test_data(const std::string& what, const Dataset* data, std::vector<Agr
     items.push_back({cat("the ", what, " data"), member_text(found, key)});
 }
 
+// Absent if there is one loss.
+void add_losses(std::span<const LossOptions> losses, const TrainingProgress& progress,
+                JsonValue& fingerprint) {
+  if (losses.empty()) return;
+  std::vector<std::string> texts;
+  for (const LossOptions& loss : losses) texts.push_back(loss.str());
+  fingerprint.set("losses", join(texts, "; "));
+  for (const LossOptions& loss : losses.subspan(1))
+    fingerprint.set(cat(kRatesOf, loss.loss), loss.optimizer.rate().str(progress.info()));
+}
+
 JsonValue trained_variables(const Graph& graph) {
   JsonValue names = JsonValue::array();
   for (const Variable variable : originals_of(graph.variables(kTrainableVariables)))
@@ -361,7 +379,8 @@ std::string difference_in(const FingerprintMember& member, const JsonValue& befo
   const std::string& key = member.key;
   if (!member.otherwise && !before.find(key)) return "";
   const std::string then = text_of_member(before, member), current = text_of_member(now, member);
-  if (then == current || (key == kRates && same_rates(then, current))) return "";
+  const bool is_rate = key == kRates || key.starts_with(kRatesOf);
+  if (then == current || (is_rate && same_rates(then, current))) return "";
   if (key != kTrained)
     return cat(member.words, " was ", fingerprint_value_text(key, then), " and is now ",
                fingerprint_value_text(key, current));
@@ -378,13 +397,14 @@ std::string member_text(const JsonValue& json, std::string_view key) {
 
 JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& progress) {
   const TrainerOptions& options = built.options();
-  const std::optional<WeightAverages>& averages = options.optimizer.averages();
-  const std::string& kind = options.optimizer.kind();
+  const Optimizer& optimizer = options.first_optimizer();
+  const std::optional<WeightAverages>& averages = optimizer.averages();
+  const std::string& kind = optimizer.kind();
   JsonValue fingerprint = JsonValue::object();
   fingerprint.set(kModel, hash_of_model(built.nodes().towers[0]))
       .set(kTrained, trained_variables(built.graph()))
-      .set(kOptimizerKind, kind.empty() ? options.optimizer.name() : kind)
-      .set(kUpdates, cat(options.optimizer.name(), " ", hash_of_optimizer(built.graph())))
+      .set(kOptimizerKind, kind.empty() ? optimizer.name() : kind)
+      .set(kUpdates, cat(optimizer.name(), " ", hash_of_optimizer(built.graph())))
       .set(kRates, progress.learning_rate())
       .set("global_batch", built.batches().global_batch())
       .set(kAverages, averages
@@ -392,13 +412,14 @@ JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& pr
                           : "none");
   add_options(trainer_option_rows(), options, fingerprint);
   add_options(own_option_rows(built.kind()), options, fingerprint);
-  for (const OptimizerOption& option : options.optimizer.options())
+  for (const OptimizerOption& option : optimizer.options())
     fingerprint.set(option.name, cat(option.value));
   // Absent where there is none.
-  if (const double decay = options.optimizer.weight_decay(); decay != 0)
+  if (const double decay = optimizer.weight_decay(); decay != 0)
     fingerprint.set("weight_decay", cat(decay));
-  if (const auto& groups = options.optimizer.groups(); !groups.empty())
+  if (const auto& groups = optimizer.groups(); !groups.empty())
     fingerprint.set(kGroupList, text_of_groups(groups));
+  add_losses(options.losses, progress, fingerprint);
   add_data(built.train_data(), fingerprint);
   return fingerprint;
 }

@@ -21,8 +21,7 @@ namespace belfry {
 namespace {
 
 // ReduceOptions::weights where towers have different numbers of samples.
-std::vector<Output> sample_weights(const TrainingGraph& built, const BatchForm& batch,
-                                   DType dtype) {
+std::vector<Output> sample_weights(const TrainedLoss& built, const BatchForm& batch, DType dtype) {
   Graph& graph = *built.towers[0].graph;
   const NameScope names(graph, "samples");
   std::vector<Output> weights;
@@ -35,7 +34,7 @@ std::vector<Output> sample_weights(const TrainingGraph& built, const BatchForm& 
 }
 
 // ReduceOptions::total_weight. None where there is one process: the weights of its towers are all.
-Output total_sample_weight(const TrainingGraph& built, const BatchForm& all, DType dtype) {
+Output total_sample_weight(const TrainedLoss& built, const BatchForm& all, DType dtype) {
   Graph& graph = *built.towers[0].graph;
   if (graph.process().size == 1) return {};
   const NameScope names(graph, "samples");
@@ -46,16 +45,26 @@ Output total_sample_weight(const TrainingGraph& built, const BatchForm& all, DTy
 // Half precision has too small a range for a check of its own.
 Output checked(Output value) { return is_half(value.dtype()) ? cast(value, DType::kF32) : value; }
 
+// The options of a training of this loss alone, as kinds of trainers see them.
+TrainerOptions options_for(const TrainedLoss& built, TrainerOptions options) {
+  options.optimizer = built.optimizer;
+  options.losses.clear();
+  return options;
+}
+
 class StepBuilder {
  public:
-  StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-              const GradientRows& separate, double initial)
+  StepBuilder(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
+              const GradientRows& separate, double initial, bool first)
       : graph_(graph),
         built_(built),
         options_(options),
+        trainer_(options_for(built, options.trainer)),
         separate_(separate),
         initial_(initial),
-        updates_(graph.nodes(kUpdateOps)) {}
+        first_(first) {
+    if (first) updates_ = graph.nodes(kUpdateOps);
+  }
 
   void add(const BatchForm& all) {
     const ProcessPlace place = graph_.process();
@@ -77,7 +86,7 @@ class StepBuilder {
       step.tower_gradients = plain_.tower_gradients;
     } else {
       const GradientTable table(
-          joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
+          joint ? gradients_of_joint_loss(built_, step, initial_, trainer_.recompute)
                 : gradients_of_separate_losses(built_, separate_, step.batch));
       step.tower_gradients = table.rows();
       add_update(table, !equal && !joint, step);
@@ -107,9 +116,9 @@ class StepBuilder {
     step.factor = made.factor;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
-      others.push_back(&update_loss_scale(
-          state.scale, state.good_steps, state.skipped_steps, how.unscaling.applied,
-          {.growth_steps = options_.trainer.loss_scale.growth_steps}));
+      others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
+                                          how.unscaling.applied,
+                                          {.growth_steps = trainer_.loss_scale.growth_steps}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
@@ -149,17 +158,18 @@ class StepBuilder {
   UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
                                StepNodes& step) {
     const TrainerKind& kind = options_.kind;
-    const TrainerOptions& trainer = options_.trainer;
-    if (updates_parts(trainer)) return update_parts(trainer, table, how);
-    if (!kind.combines()) return kind.update(trainer, table, how);
-    if (options_.choose && built_.steps.empty()) options_.choose(table);
-    return apply(kind.combine(trainer, table, how.reduce), how, step);
+    if (updates_parts(trainer_)) return update_parts(trainer_, table, how);
+    if (!kind.combines()) return kind.update(trainer_, table, how);
+    if (options_.choose && first_ && built_.steps.empty()) {
+      options_.choose(table);
+      trainer_.aggregation = options_.trainer.aggregation;
+    }
+    return apply(kind.combine(trainer_, table, how.reduce), how, step);
   }
 
   UpdateNodes apply(GradientTable gradients, UpdateOptions how, StepNodes& step) {
-    const TrainerOptions& trainer = options_.trainer;
     UpdateNodes made;
-    if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
+    if (const int batches = trainer_.batches.gradient_accumulation_steps; batches > 1) {
       BatchSums sums = sum_over_batches(gradients, batches, how.unscaling.applied);
       made.accumulation = sums.nodes;
       gradients = GradientTable(std::move(sums.of_all));
@@ -167,23 +177,22 @@ class StepBuilder {
     }
     step.gradients = gradients.row(0);
     made.factor = how.unscaling.factor;
-    if (trainer.log_gradient_norms) made.squares = squares_of(gradients);
-    if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
-    if (trainer.clip_norm > 0) {
-      const bool known = trainer.log_gradient_norms && trainer.clip_value == 0;
+    if (trainer_.log_gradient_norms) made.squares = squares_of(gradients);
+    if (trainer_.clip_value > 0) gradients = clip_each(gradients, how);
+    if (trainer_.clip_norm > 0) {
+      const bool known = trainer_.log_gradient_norms && trainer_.clip_value == 0;
       const GradientSquares squares = known ? made.squares : squares_of(gradients);
-      how.unscaling = clipped(squares.sums, trainer.clip_norm, how.unscaling, gradients.device(0));
+      how.unscaling = clipped(squares.sums, trainer_.clip_norm, how.unscaling, gradients.device(0));
     }
     made.applied = how.unscaling.applied;
-    made.update = &apply_gradients(trainer.optimizer, gradients, {}, how.slots, how.unscaling);
+    made.update = &apply_gradients(trainer_.optimizer, gradients, {}, how.slots, how.unscaling);
     return made;
   }
 
   // The table with its elements cut off, which may share tensors as combined ones do.
   GradientTable clip_each(const GradientTable& gradients, UpdateOptions& how) const {
     GradientRows rows = gradients.rows();
-    how.unscaling =
-        clip_values(rows, options_.trainer.clip_value, how.unscaling, gradients.device(0));
+    how.unscaling = clip_values(rows, trainer_.clip_value, how.unscaling, gradients.device(0));
     OutputRows values;
     for (const std::vector<Gradient>& row : rows) {
       std::vector<Output>& of_row = values.emplace_back();
@@ -193,12 +202,14 @@ class StepBuilder {
   }
 
   Graph& graph_;
-  TrainingGraph& built_;
+  TrainedLoss& built_;
   const TrainingGraphOptions& options_;
+  TrainerOptions trainer_;
   const GradientRows& separate_;
   const double initial_;
-  const std::vector<Node*> updates_;
-  StepNodes plain_;  // the step in which all towers count alike
+  const bool first_;            // the first loss, or the only one
+  std::vector<Node*> updates_;  // of the first run of a step, besides those of trained variables
+  StepNodes plain_;             // the step in which all towers count alike
 };
 
 }  // namespace
@@ -209,10 +220,10 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-void add_steps(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-               const GradientRows& separate, double initial) {
+void add_steps(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
+               const GradientRows& separate, double initial, bool first) {
   if (separate.empty()) built.canonical = joint_loss_is_canonical(built.towers, options.forms);
-  StepBuilder steps(graph, built, options, separate, initial);
+  StepBuilder steps(graph, built, options, separate, initial, first);
   for (const BatchForm& form : options.forms) steps.add(form);
 }
 

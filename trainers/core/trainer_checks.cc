@@ -18,12 +18,27 @@ namespace {
 // Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
   const int steps = options.batches.gradient_accumulation_steps;
-  require_option((options.clip_norm == 0 && steps == 1) || options.optimizer.takes_loss_scale(),
-                 steps > 1 ? "gradient_accumulation_steps" : "clip_norm", "=",
-                 steps > 1 ? cat(steps) : cat(options.clip_norm),
-                 " needs an optimizer that heeds the factor of "
-                 "gradients (Optimizer::Rule::takes_loss_scale), and ",
-                 options.optimizer.name(), " does not");
+  for (const Optimizer& optimizer : options.optimizers())
+    require_option((options.clip_norm == 0 && steps == 1) || optimizer.takes_loss_scale(),
+                   steps > 1 ? "gradient_accumulation_steps" : "clip_norm", "=",
+                   steps > 1 ? cat(steps) : cat(options.clip_norm),
+                   " needs an optimizer that heeds the factor of "
+                   "gradients (Optimizer::Rule::takes_loss_scale), and ",
+                   optimizer.name(), " does not");
+}
+
+void check_losses_of(const TrainerOptions& options, const TrainerKind& kind) {
+  if (options.losses.empty()) return;
+  check_losses(options.losses);
+  require(!options.optimizer,
+          "TrainerOptions has losses, each with its optimizer, and an optimizer besides; leave "
+          "that out");
+  require_option(!kind.runs_free(options), "async",
+                 "=free trains one loss: towers that run free take no turns; use ordered");
+  require_option(options.batches.gradient_accumulation_steps == 1, "gradient_accumulation_steps",
+                 "=", options.batches.gradient_accumulation_steps,
+                 " trains one loss: several take turns on each batch, and these would be updated "
+                 "once for all of them; use 1");
 }
 
 std::string field_text(const Dataset::Field& field) {
@@ -83,8 +98,9 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
           "Output per field of the data");
-  require(static_cast<bool>(options.optimizer),
+  require(options.optimizer || !options.losses.empty(),
           "no optimizer was given: TrainerOptions::optimizer is empty; e.g. sgd(0.1)");
+  check_losses_of(options, kind);
   require(kind.combine || kind.update,
           "this trainer has neither TrainerKind::combine nor TrainerKind::update");
   require(!kind.takes_one_device || options.devices.size() == 1, "the trainer ", kind.name,

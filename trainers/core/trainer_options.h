@@ -14,6 +14,7 @@
 #include "belfry/ops/precision.h"
 #include "belfry/trainers/core/auto_options.h"
 #include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/trained_losses.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
@@ -82,7 +83,11 @@ enum class OnNonfinite {
 // member.
 struct TrainerOptions {
   ModelFunction model;
-  Optimizer optimizer;
+  Optimizer optimizer = {};  // of the loss; none if there are several
+  // Several losses, which the tower function names. A step trains them in turns on its batch, in
+  // this order, each by its own optimizer and variables: a run per loss, which sees what the runs
+  // before it have changed. Random ops give the same numbers in all runs of a step.
+  std::vector<LossOptions> losses = {};
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
   bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
   AggregationOptions aggregation = {};
@@ -132,6 +137,13 @@ struct TrainerOptions {
   // Options of the trainer's session, which has `devices`, whatever device_count says. A dry run
   // plans for devices that need not exist: it reads no data, and train() throws.
   SessionOptions session = {};
+
+  // Those of the losses, or `optimizer` if there is one.
+  std::vector<Optimizer> optimizers() const;
+  // The only optimizer, or that of the first loss.
+  const Optimizer& first_optimizer() const {
+    return losses.empty() ? optimizer : losses[0].optimizer;
+  }
 };
 
 }  // namespace belfry

@@ -172,6 +172,11 @@ std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name) {
 
 namespace {
 
+bool keeps_averages(const BuiltTraining& built) {
+  const auto has_some = [](const Optimizer& optimizer) { return optimizer.averages().has_value(); };
+  return std::ranges::any_of(built.options().optimizers(), has_some);
+}
+
 JsonValue extra_of(const Trainer& trainer) {
   const BuiltTraining& built = trainer.built();
   const TrainingPosition position = trainer.progress().position();
@@ -183,8 +188,8 @@ JsonValue extra_of(const Trainer& trainer) {
       .set("seed", position.seed)
       .set("global_batch", built.batches().global_batch())
       .set("precision", std::string(name_of(built.options().precision)))
-      .set(kValidatedWeights, name_of(built.options().optimizer.averages() ? WeightChoice::kAverage
-                                                                           : WeightChoice::kRaw))
+      .set(kValidatedWeights,
+           name_of(keeps_averages(built) ? WeightChoice::kAverage : WeightChoice::kRaw))
       .set("identity", trainer.record().fingerprint())
       .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));

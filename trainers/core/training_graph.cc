@@ -11,6 +11,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/step_builder.h"
+#include "belfry/trainers/core/trained_losses.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_graph_checks.h"
 #include "belfry/trainers/core/values_of_all.h"
@@ -56,13 +57,6 @@ VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& ki
   return on_host ? VariablePolicy::kOnHost : kind.variables;
 }
 
-// The tower function has been called.
-void require_groups(const Tower& tower, std::span<const VariableGroup> groups,
-                    const FreezingGetter& freezing) {
-  const std::string why = refusal_of_groups(groups, tower.variables(), freezing.frozen());
-  require_option<OptionMistake>(why.empty(), "group", "=", why);
-}
-
 // For towers that run free.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                    GradientRows gradients) {
@@ -80,19 +74,40 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
 
+// Adds the steps of losses[which] to the graph. `gradients`: a row per tower.
+void add_loss(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+              std::span<const LossOptions> losses, std::size_t which, GradientRows gradients) {
+  const std::size_t rates = graph.nodes(kLearningRates).size();
+  TrainedLoss loss{.name = losses[which].loss,
+                   .optimizer = losses[which].optimizer,
+                   .towers = {},
+                   .loss_scale = built.loss_scale};
+  for (const TowerRecord& tower : built.towers)
+    loss.towers.push_back(tower_of_loss(tower, losses, which));
+  if (options.kind.runs_free(options.trainer)) {
+    add_tower_ops(graph, built, options, std::move(gradients));
+  } else {
+    add_steps(graph, loss, options, gradients, initial_gradient_of(graph, options), which == 0);
+    if (graph.process().size > 1) add_values_of_all(graph, loss);
+  }
+  const std::vector<Node*> fed = graph.nodes(kLearningRates);
+  for (Node* const rate : std::span(fed).subspan(rates))
+    loss.learning_rates.push_back(rate->output());
+  built.losses.push_back(std::move(loss));
+}
+
 }  // namespace
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_field_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
-  GradientRows gradients;
   const TrainerOptions& trainer = options.trainer;
-  const bool free = options.kind.runs_free(trainer);
+  const std::vector<LossOptions> losses = losses_of(trainer);
+  std::vector<GradientRows> gradients(losses.size());
   const double initial = initial_gradient_of(graph, options);
   result.loss_scale = make_loss_scale(graph, trainer);
-  const std::vector<VariableGroup>& groups = trainer.optimizer.groups();
-  FreezingGetter frozen(groups);
+  LossFreezing frozen(losses);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
         tower.is_training() ? rows_of_all(options.forms, tower.options().index) : kUnknownSize;
@@ -102,27 +117,28 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       const VariableScope freezing(graph, frozen);
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
-      naming_part("the tower function", [&] { tower.loss(trainer.model(tower, inputs)); });
+      naming_part("the tower function", [&] { trainer.model(tower, inputs); });
     }
-    if (tower.is_training()) require_groups(tower, groups, frozen);
-    if (tower.is_training() && !graph.open())
-      gradients.push_back(
-          compute_gradients(tower.loss(), tower.trainables(),
+    if (!tower.is_training()) return;
+    require_losses(tower, losses, frozen.frozen());
+    if (graph.open()) return;
+    for (std::size_t l = 0; l < losses.size(); ++l) {
+      const Output loss = value_of_loss(losses[l], tower.metrics(), tower.loss());
+      gradients[l].push_back(
+          compute_gradients(loss, variables_of_loss(losses[l], tower.trainables()),
                             {.colocate = true,
-                             .initial = initial_gradients(result.loss_scale, tower.loss(), initial),
+                             .initial = initial_gradients(result.loss_scale, loss, initial),
                              .recompute = trainer.recompute}));
+    }
   };
   result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
-                            free ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
+                            options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
+                                                            : MovingAverages::kOfAllTowers);
+  for (TowerRecord& tower : result.towers) sort_metrics(tower, losses);
   require_recompute_scopes(result.towers[0], trainer.recompute);
-  if (free) {
-    add_tower_ops(graph, result, options, std::move(gradients));
-  } else {
-    add_steps(graph, result, options, gradients, initial);
-    if (graph.process().size > 1) add_values_of_all(graph, result);
-  }
+  for (std::size_t l = 0; l < losses.size(); ++l)
+    add_loss(graph, result, options, losses, l, std::move(gradients[l]));
   warn_of_useless_scopes(graph, trainer.recompute);
-  for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   result.frozen = frozen.frozen();
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(

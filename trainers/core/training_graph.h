@@ -32,8 +32,9 @@ struct TrainingGraphOptions {
 // The model is built once per device, with a placeholder per field: [rows, sample...]. The forms of
 // batches give the rows, "?" if they differ or a form has none. Towers that predict take
 // [?, sample...]. For each form, TrainerKind::combine combines the gradients of the losses, and the
-// optimizer applies them; or update_parts() or TrainerKind::update does both. The nodes of
-// kUpdateOps run with the update. If the towers run free, TrainerKind::update_free makes a node per
+// optimizer applies them; or update_parts() or TrainerKind::update does both. Several losses have a
+// step each, with the gradients of their own variables. The nodes of kUpdateOps run with the first
+// update. If the towers run free, TrainerKind::update_free makes a node per
 // tower, and each tower's own moments move averages. There must then be one form, in which all
 // towers have equally many samples. If the towers of a form have different numbers of samples,
 // losses and moments of batch norms are weighted by these. A tower that a form feeds no rows is not

@@ -148,8 +148,8 @@ namespace {
 std::function<StagedFeeds(const Batch&, std::stop_token)> stager(BuiltTraining& built) {
   if (std::ranges::none_of(built.steps().all(), &TrainingStep::stages)) return {};
   return [&built](const Batch& batch, std::stop_token stop) {
-    TrainingStep& step = built.steps().of(batch, built.batches().batches_per_step());
-    return step.stage(batch.tensors, std::move(stop));
+    TrainingStep& first = built.steps().of(batch, built.batches().batches_per_step())[0];
+    return first.stage(batch.tensors, std::move(stop));
   };
 }
 
@@ -305,7 +305,7 @@ void TrainingLoop::end() {
 
 // Whether it was traced.
 bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
-  const double rate = built_.options().optimizer.rate().at(step);
+  const double rate = built_.options().first_optimizer().rate().at(step);
   record_.begin_step(rate);
   std::optional<Trace> trace;
   if (source.free) {
@@ -315,7 +315,7 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
     trace = source.free->take_trace();
   } else {
     if (traced_.contains(step.step + 1)) trace.emplace();
-    run_batches(source, rate, trace ? &*trace : nullptr);
+    run_batches(source, step, trace ? &*trace : nullptr);
   }
   if (trace) built_.options().on_trace(*trace);
   look_at_step(step);
@@ -349,29 +349,40 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
   watch.skip_step(loss, cat("the variables are those of ", newest, " again"));
 }
 
-void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
+void TrainingLoop::run_batches(Source& source, const StepInfo& step, Trace* trace) {
   const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
   totals_.clear();
   for (std::int64_t b = 0; b < count; ++b) {
     activity_.enter({.what = TrainingActivity::What::kInput, .step = number});
     Batch& batch = source.input->next();
     activity_.enter({.what = TrainingActivity::What::kStep, .step = number});
-    TrainingStep& step = built_.steps().of(batch, count);
-    step.run(std::move(batch.staged), batch.tensors, rate,
-             {.trace = b + 1 == count ? trace : nullptr});
-    record_.note_step(step);
-    applied_ = step.applied();
-    // All processes find the same here. If the batch is not finite, and there is a guard, the
-    // variables are still those before it, so that it can be run again to see which op is at fault.
-    record_.watch().look_at_batch(
-        batch, std::isfinite(step.loss()) && (applied_ || built_.nodes().loss_scale));
-    const StepRequest asked = step.requested();
-    if (asked.signal != 0) end_by(asked.signal);
-    stopped_ = stopped_ || asked.stop;
-    comparison_due_ = comparison_due_ || asked.comparison;
-    totals_.add(1, [&](std::span<double> numbers) { step.numbers_of_run(numbers); });
+    applied_ = true;
+    const std::span<TrainingStep> runs = built_.steps().of(batch, count);
+    for (std::size_t l = 0; l < runs.size(); ++l)
+      run_loss(runs[l], l, batch, step, b + 1 == count && l + 1 == runs.size() ? trace : nullptr);
+    record_.note_runs(runs);
+    totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
   }
   totals_.finish(record_.values_of_step());
+}
+
+// Runs a batch for one of the losses, or for the only one.
+void TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
+                            const StepInfo& step, Trace* trace) {
+  Session& session = built_.session();
+  // The first run has counted the step, whose random numbers are those of all its runs.
+  if (number > 0) session.set_step(session.step() - 1);
+  run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors,
+          built_.nodes().losses[number].optimizer.rate().at(step), {.trace = trace});
+  applied_ = applied_ && run.applied();
+  // All processes find the same here. If the batch is not finite, and there is a guard, the
+  // variables are still those before it, so that it can be run again to see which op is at fault.
+  const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
+  record_.watch().look_at_batch(batch, number, finite);
+  const StepRequest asked = run.requested();
+  if (asked.signal != 0) end_by(asked.signal);
+  stopped_ = stopped_ || asked.stop;
+  comparison_due_ = comparison_due_ || asked.comparison;
 }
 
 }  // namespace belfry

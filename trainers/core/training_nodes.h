@@ -1,5 +1,6 @@
 // What a training graph consists of: its towers, and the nodes that its steps run.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string>
@@ -76,23 +77,34 @@ struct LossScale {
   explicit operator bool() const { return static_cast<bool>(scale); }
 };
 
+// A loss, and how it is trained. Most trainings have one, whose towers are those of the graph.
+struct TrainedLoss {
+  std::string name;                    // of one of several losses; else ""
+  Optimizer optimizer;                 // its only one
+  std::vector<TowerRecord> towers;     // with its value, its variables and what its runs report
+  LossScale loss_scale;                // that of the graph
+  std::vector<StepNodes> steps;        // one per form of batches; none if the towers run free
+  std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
+  // Whether combined gradients are sums over towers, in the order of the towers. False if layers
+  // are synchronised over towers that share variables, and a tower either uses a variable twice or
+  // has no samples in some form of batches.
+  bool canonical = true;
+};
+
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
   // Towers that predict, on the devices of the first training towers, for any number of samples.
   // They read tower 0's variables, or their averages where the update moves some
   // (weight_averages.h).
   std::vector<TowerRecord> predictors;
-  std::vector<StepNodes> steps;  // one per form of batches; none if the towers run free
+  std::vector<TrainedLoss> losses;            // in the order in which a step trains them
+  std::set<std::string, std::less<>> frozen;  // the variables that groups freeze
   // If the towers run free, each has a node instead, which makes one step independently of the
   // others.
   std::vector<Node*> tower_ops;
-  std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
-  LossScale loss_scale;                // empty unless the precision is f16
-  // Whether combined gradients are sums over towers, in the order of the towers. False if layers
-  // are synchronised over towers that share variables, and a tower either uses a variable twice or
-  // has no samples in some form of batches.
-  bool canonical = true;
-  std::set<std::string, std::less<>> frozen;  // the variables that groups freeze
+  LossScale loss_scale;  // empty unless the precision is f16
+
+  bool canonical() const { return std::ranges::all_of(losses, &TrainedLoss::canonical); }
 };
 
 }  // namespace belfry

@@ -73,11 +73,13 @@ BatchPlan::Position TrainingProgress::next_batch() const {
 }
 
 std::string TrainingProgress::learning_rate() const {
-  return built_.options().optimizer.rate().str(info());
+  return built_.options().first_optimizer().rate().str(info());
 }
 
 bool TrainingProgress::rates_differ(std::int64_t total) const {
-  return depends_on_length(built_.options().optimizer.rate(), info(), total, steps_);
+  return std::ranges::any_of(built_.options().optimizers(), [&](const Optimizer& optimizer) {
+    return depends_on_length(optimizer.rate(), info(), total, steps_);
+  });
 }
 
 void TrainingProgress::begin() { began_ = seconds_now(); }

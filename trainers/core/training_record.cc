@@ -93,15 +93,31 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
 }
 
 std::vector<NamedTensor> TrainingRecord::gradients() const {
-  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+  std::vector<NamedTensor> all;
+  for (const TrainingStep& run : last_runs_)
+    for (NamedTensor& gradient : run.gradients()) all.push_back(std::move(gradient));
+  return all;
 }
 
 std::vector<NamedTensor> TrainingRecord::watched() const {
-  return last_step_ ? last_step_->watched() : std::vector<NamedTensor>();
+  std::vector<NamedTensor> all;
+  for (const TrainingStep& run : last_runs_)
+    for (NamedTensor& tensor : run.watched()) all.push_back(std::move(tensor));
+  return all;
 }
 
 std::vector<NamedValue> TrainingRecord::gradient_norms() const {
-  return last_step_ ? last_step_->gradient_norms() : std::vector<NamedValue>();
+  std::vector<NamedValue> all;
+  for (const TrainingStep& run : last_runs_) {
+    const std::vector<NamedValue> of_run = run.gradient_norms();
+    if (all.empty() || of_run.empty()) {
+      all.insert(all.end(), of_run.begin(), of_run.end());
+      continue;
+    }
+    all[0].value = std::hypot(all[0].value, of_run[0].value);
+    all.insert(all.end(), of_run.begin() + 1, of_run.end());
+  }
+  return all;
 }
 
 double TrainingRecord::examples_per_second() const {

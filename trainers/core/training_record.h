@@ -17,10 +17,11 @@ class TrainingRecord {
  public:
   TrainingRecord(BuiltTraining& built, const TrainingProgress& progress);
 
-  // For "loss" and the tower function's metrics, what the samples of the last step give: means over
-  // batches and towers, weighted by their samples where these differ, and the ends of sums; NaN
-  // before the first step. For "validation_loss" and "validation_<metric>", the value of the last
-  // evaluation. Throws NotFoundError, listing the known names.
+  // For "loss" (of several, their sum) and the tower function's metrics, what the samples of the
+  // last step give: means over batches and towers, weighted by their samples where these differ,
+  // and the ends of sums; NaN before the first step. For "validation_loss" and
+  // "validation_<metric>", the value of the last evaluation. Throws NotFoundError, listing the
+  // known names.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   // Sets a metric, for callbacks. Callback::after_metrics() is called once all callbacks of this
@@ -58,7 +59,8 @@ class TrainingRecord {
   // Multiplications and additions per second of training by the towers of this process: twice
   // step_multiply_adds() (model_summary.h) per step. 0 before the second step.
   double flops_per_second() const;
-  // The learning rate of the last step, from the optimizer's schedule; 0 before the first step.
+  // The learning rate of the last step, from the optimizer's schedule; 0 before the first step. Of
+  // several losses it is that of the first.
   double step_learning_rate() const { return step_rate_; }
 
   // The losses of the steps so far, and likely causes of one that is not finite.
@@ -71,11 +73,11 @@ class TrainingRecord {
   // for none. It reads files again only if the size or time of one has changed since the last call.
   std::string changed_data() const;
 
-  // For the loop, which records with these: the rate of a step, its metrics, the compiled step that
-  // has its gradients, and its speed.
+  // For the loop, which records with these: the rate of a step, its metrics, the compiled steps
+  // that have its gradients, and its speed.
   void begin_step(double rate) { step_rate_ = rate; }
   std::span<NamedValue> values_of_step() { return step_metrics_; }
-  void note_step(const TrainingStep& step) { last_step_ = &step; }
+  void note_runs(std::span<const TrainingStep> runs) { last_runs_ = runs; }
   void note_speed(double examples_per_second) { step_examples_per_second_ = examples_per_second; }
   // Counts a step for examples_per_second(), with its callbacks but for what they leave out.
   void add_time(double seconds, std::int64_t samples);
@@ -92,8 +94,8 @@ class TrainingRecord {
   BuiltTraining& built_;
   const TrainingProgress& progress_;
   std::vector<NamedValue> step_metrics_, other_metrics_;
-  std::vector<NamedValue> new_metrics_;  // for the next after_metrics()
-  const TrainingStep* last_step_ = nullptr;
+  std::vector<NamedValue> new_metrics_;      // for the next after_metrics()
+  std::span<const TrainingStep> last_runs_;  // of the last step, one per loss
   double step_examples_per_second_ = 0, step_rate_ = 0;
   // The steps that count for examples_per_second(), with their samples and time.
   double timed_seconds_ = 0;

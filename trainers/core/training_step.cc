@@ -195,10 +195,20 @@ double TrainingStep::combined(std::size_t part, std::size_t i) const {
   return equal_ ? numbers.combine(samples_.size(), of) : numbers.combine(samples_, of);
 }
 
-void TrainingStep::numbers_of_run(std::span<double> result) const {
-  for (std::size_t p = 0; p < numbers_.parts().size(); ++p)
+void TrainingStep::metrics_of_run(std::span<double> result) const {
+  for (std::size_t p = 1; p < numbers_.parts().size(); ++p)
     for (std::size_t i = 0; i < numbers_.parts()[p].count; ++i)
-      result[numbers_.parts()[p].first + i] = combined(p, i);
+      result[numbers_.parts()[p].first - 1 + i] = combined(p, i);
+}
+
+void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result) {
+  result[0] = 0;
+  std::size_t first = 1;
+  for (const TrainingStep& run : runs) {
+    result[0] += run.loss();
+    run.metrics_of_run(result.subspan(first));
+    first += run.numbers().count() - 1;
+  }
 }
 
 namespace {
@@ -215,10 +225,12 @@ auto list_of(Steps& steps) {
 
 }  // namespace
 
-TrainingStep& TrainingSteps::of(const Batch& batch, std::int64_t batches_per_step) {
+std::span<TrainingStep> TrainingSteps::of(const Batch& batch, std::int64_t batches_per_step) {
   const std::int64_t number = batch.position.batch % batches_per_step;
-  if (number + 1 < batches_per_step) return number == 0 ? *first : *between;
-  return (!watching.empty() && watches.is_due(batch.position) ? watching : by_form)[batch.form];
+  if (number + 1 < batches_per_step) return {number == 0 ? &*first : &*between, 1};
+  std::vector<TrainingStep>& due =
+      !watching.empty() && watches.is_due(batch.position) ? watching : by_form;
+  return std::span(due).subspan(batch.form * losses, losses);
 }
 
 std::vector<TrainingStep*> TrainingSteps::all() { return list_of(*this); }
@@ -233,7 +245,9 @@ std::vector<PlanOfStep> TrainingSteps::plans_with_runs(std::int64_t batches_per_
   std::vector<PlanOfStep> plans;
   if (first) plans.push_back({first->plan(), 1});
   if (between) plans.push_back({between->plan(), batches_per_step - 2});
-  if (!by_form.empty()) plans.push_back({by_form[0].plan(), 1});
+  if (!by_form.empty())
+    for (const TrainingStep& step : std::span(by_form).first(losses))
+      plans.push_back({step.plan(), 1});
   for (const TrainingStep& step : free) plans.push_back({step.plan(), 1});
   return plans;
 }

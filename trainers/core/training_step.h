@@ -63,8 +63,8 @@ class TrainingStep {
   // The mean loss over the towers in the last run, weighted by samples. If all towers have equally
   // many samples, it is tower_mean().
   double loss() const { return combined(0, 0); }
-  // The loss and metrics of the towers, combined.
-  void numbers_of_run(std::span<double> result) const;
+  // The metrics of the towers, combined.
+  void metrics_of_run(std::span<double> result) const;
   const MetricNumbers& numbers() const { return numbers_; }
   // "gradient_norm", the norm of all combined gradients in the last run, as updates take them
   // before they are clipped; then "gradient_norm/NAME" of each variable. Empty unless options ask
@@ -104,6 +104,9 @@ class TrainingStep {
   std::vector<Tensor> feeds_, next_feeds_;
 };
 
+// The sum of the losses of runs, then their metrics: the numbers of the step that they make.
+void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result);
+
 // A plan, and how often a step runs it.
 struct PlanOfStep {
   std::shared_ptr<const Plan> plan;
@@ -126,20 +129,22 @@ struct WatchedSteps {
 
 // The compiled steps of a trainer.
 struct TrainingSteps {
-  // One for each form of batches (Batch::form), which updates the variables.
+  // For each form of batches (Batch::form), one for each loss, which updates its variables.
   std::vector<TrainingStep> by_form;
   // The same steps, which also fetch what is watched, for steps where that is due; none: nothing
   // is.
   std::vector<TrainingStep> watching;
   WatchedSteps watches;
+  std::size_t losses = 1;
   // If a step takes several batches, all of one form: the step for the first batch, and the step
   // for the batches between the first and the last, if there are any.
   std::optional<TrainingStep> first, between;
   // One for each free-running tower. There are no other steps then.
   std::vector<TrainingStep> free;
 
-  // The step that runs `batch`, if each training step takes `batches_per_step` batches.
-  TrainingStep& of(const Batch& batch, std::int64_t batches_per_step);
+  // Those that run `batch`, one after the other, if each training step takes `batches_per_step`
+  // batches: one for each loss.
+  std::span<TrainingStep> of(const Batch& batch, std::int64_t batches_per_step);
   // In the order of their runs, for full batches before others.
   std::vector<TrainingStep*> all();
   std::vector<std::shared_ptr<const Plan>> plans() const;

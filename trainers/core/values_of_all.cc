@@ -32,7 +32,7 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output r
 
 }  // namespace
 
-void add_values_of_all(Graph& graph, TrainingGraph& built) {
+void add_values_of_all(Graph& graph, TrainedLoss& built) {
   NameScope names(graph, "values_of_all_towers");
   const HostScope on(graph, built.towers[0].device);  // messages are memory of hosts
   const Output request = placeholder(graph, "request", DType::kF64, {});

@@ -10,7 +10,7 @@ class Processes;
 
 // For one of several processes: fills StepNodes::of_all_towers and StepNodes::request of each
 // step.
-void add_values_of_all(Graph& graph, TrainingGraph& built);
+void add_values_of_all(Graph& graph, TrainedLoss& built);
 
 // Returns the text of the first process, by rank, whose text is not "". All processes call it after
 // the same step. A lone process (null) gets its own text.

@@ -58,6 +58,12 @@ Output applied(Output gradient, Output factor) {
   return gradient * (times / (times / times));  // the same, and NaN for 0
 }
 
+Output in_f32_at_least(Output activation) {
+  if (!is_half(activation.dtype())) return activation;
+  const DeviceScope on(activation.graph(), activation.device());
+  return cast(activation, DType::kF32);
+}
+
 std::vector<NamedOutput> all_gradients(const StepNodes& step) {
   std::vector<NamedOutput> all;
   for (const Gradient& gradient : step.gradients)
@@ -100,34 +106,42 @@ bool watches_variable(const HistogramOptions& options, std::string_view logical_
   });
 }
 
-std::vector<NamedOutput> watched_tensors(const TrainingGraph& built, const StepNodes& step,
-                                         const TrainerKind& kind, const TrainerOptions& options) {
+std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built, std::size_t form,
+                                                      const TrainerKind& kind,
+                                                      const TrainerOptions& options) {
   using namespace watched_tensors_file;
   const HistogramOptions& histograms = options.histograms;
-  std::vector<NamedOutput> watched;
-  if (histograms.every == 0) return watched;
+  if (histograms.every == 0) return {};
   Graph& graph = *built.towers[0].graph;
   const NameScope names(graph, "watched");
-  const auto add = [&](const std::vector<NamedOutput>& all, std::string_view of, const char* what,
-                       const auto& value) {
+  std::vector<std::vector<NamedOutput>> watched(built.losses.size());
+  const auto require_each = [&](std::string_view of, const char* what,
+                                const std::vector<NamedOutput>& all) {
     for (const std::string& pattern : histograms.patterns)
       if (is_of(pattern, of)) require_some(pattern, what, names_of(all));
-    for (const NamedOutput& tensor : all)
-      if (fits_any(histograms, of, tensor.name))
-        watched.push_back({tensor.name, value(tensor.value)});
   };
   if (names_any(histograms, kOfGradients)) {
     check_gradients(kind, options);
-    add(all_gradients(step), kOfGradients, "gradient",
-        [&](Output gradient) { return applied(gradient, step.factor); });
+    std::vector<NamedOutput> all;
+    for (std::size_t l = 0; l < watched.size(); ++l) {
+      const StepNodes& step = built.losses[l].steps[form];
+      for (const NamedOutput& gradient : all_gradients(step)) {
+        all.push_back(gradient);
+        if (fits_any(histograms, kOfGradients, gradient.name))
+          watched[l].push_back({gradient.name, applied(gradient.value, step.factor)});
+      }
+    }
+    require_each(kOfGradients, "gradient", all);
   }
-  if (names_any(histograms, kOfActivations) && step.runs(0))
-    add(all_activations(built.towers[0]), kOfActivations, "layer", [&](Output activation) {
-      if (!is_half(activation.dtype())) return activation;
-      const DeviceScope on(graph, activation.device());
-      return cast(activation, DType::kF32);
-    });
-  return watched;
+  if (names_any(histograms, kOfActivations) && built.losses[0].steps[form].runs(0)) {
+    const std::vector<NamedOutput> all = all_activations(built.towers[0]);
+    for (const NamedOutput& activation : all)
+      if (fits_any(histograms, kOfActivations, activation.name))
+        watched[0].push_back({activation.name, in_f32_at_least(activation.value)});
+    require_each(kOfActivations, "layer", all);
+  }
+  const bool none = std::ranges::all_of(watched, &std::vector<NamedOutput>::empty);
+  return none ? std::vector<std::vector<NamedOutput>>() : watched;
 }
 
 void check_histograms(const TrainingGraph& built, const TrainerOptions& options) {

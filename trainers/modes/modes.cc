@@ -135,7 +135,7 @@ bool is_canonical(const Mode& mode, const BuiltTraining& built) {
   const std::vector<DeviceSpec>& own = built.options().devices;
   std::vector<DeviceSpec> all;  // of all processes, which have equal ones
   while (std::ssize(all) < built.batches().towers()) all.insert(all.end(), own.begin(), own.end());
-  return built.nodes().canonical && built.other_bits().empty() &&
+  return built.nodes().canonical() && built.other_bits().empty() &&
          chosen_mode(mode, built).value_or(mode).canonical(all);
 }
 

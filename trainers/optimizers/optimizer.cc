@@ -129,6 +129,7 @@ Optimizer Optimizer::with_option(std::string_view name, double value) const {
   changed.rule_.rate = rule_.rate;
   changed.rule_.weight_decay = rule_.weight_decay;
   changed.rule_.decay_form = rule_.decay_form;
+  changed.scope_ = scope_;
   changed.groups_ = groups_;
   changed.averages_ = averages_;
   return changed;
@@ -151,6 +152,16 @@ double Optimizer::weight_decay_of(Variable variable) const {
     if (own && own->weight_decay) return *own->weight_decay;
   }
   return rule_.weight_decay;
+}
+
+Optimizer Optimizer::with_scope(std::string scope) const {
+  Optimizer copy = *this;
+  copy.scope_ = std::move(scope);
+  return copy;
+}
+
+std::string Optimizer::scoped(const std::string& name) const {
+  return scope_.empty() ? name : cat(scope_, "/", name);
 }
 
 Optimizer Optimizer::with_averages(WeightAverages averages) const {
@@ -263,13 +274,13 @@ Node& Optimizer::apply_row(std::span<const Gradient> row, Shared& shared, At at)
     if (rate) continue;
     rate = rule_.rate.is_constant()
                ? constant(graph, rule_.rate.at({}), variable.dtype(), At("learning_rate", at.site))
-               : fed_rate(graph, rule_.name, variable.dtype(), at);
+               : fed_rate(graph, scoped(rule_.name), variable.dtype(), at);
   }
   Output step;
   if (rule_.counts_steps) {
     if (!shared.counter)
-      shared.counter =
-          state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.make_or_reuse);
+      shared.counter = state_beside(first, scoped(rule_.name + "/step"), {}, DType::kI64, at,
+                                    shared.make_or_reuse);
     step = shared.count(shared.counter, at).output();
   }
   // Tower 0's alone: averages have no copies.
@@ -329,8 +340,8 @@ void Optimizer::begin_averages(const std::vector<Gradient>& gradients, Shared& s
   if (averages_->counts_updates) {
     if (!shared.update_counter)
       shared.update_counter =
-          state_beside(gradients[0].variable, cat(kWeightAverage, "/num_updates"), {}, DType::kI64,
-                       at, shared.make_or_reuse);
+          state_beside(gradients[0].variable, scoped(cat(kWeightAverage, "/num_updates")), {},
+                       DType::kI64, at, shared.make_or_reuse);
     number = shared.count(shared.update_counter, at).output();
   }
   shared.average_steps.clear();

@@ -147,6 +147,9 @@ class Optimizer {
   // a VariableScope with a FreezingGetter. Throws InvalidArgument as check_groups() does, and for a
   // weight decay that the rule does not take.
   Optimizer with_groups(std::vector<VariableGroup> groups) const;
+  // The same rule, whose counters and fed rates are named below a scope, "" for none: each of
+  // several optimizers of one graph needs its own.
+  Optimizer with_scope(std::string scope) const;
   // The same rule, whose updates also move the averages of the updated variables
   // (weight_averages.h). Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -198,8 +201,11 @@ class Optimizer {
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
 
   double weight_decay_of(Variable variable) const;
+  // The name of a counter or rate.
+  std::string scoped(const std::string& name) const;
 
   Rule rule_;
+  std::string scope_;
   std::vector<VariableGroup> groups_;
   std::optional<WeightAverages> averages_;
 };

@@ -163,9 +163,7 @@ std::string refusal_of_groups(std::span<const VariableGroup> groups,
 
 void FreezingGetter::request(VariableRequest& request) {
   const VariableGroup* const group = group_of(groups_, request.name, request.shape);
-  if (!group || !group->freeze || !request.options.trainable) return;
-  request.options.trainable = false;
-  frozen_.emplace(request.name);
+  if (group && group->freeze) request.options.trainable = false;
 }
 
 }  // namespace belfry

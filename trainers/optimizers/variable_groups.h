@@ -67,12 +67,9 @@ class FreezingGetter : public VariableGetter {
  public:
   explicit FreezingGetter(std::span<const VariableGroup> groups) : groups_(groups) {}
   void request(VariableRequest& request) override;
-  // The names of variables that it froze: those that would be trained without it.
-  const std::set<std::string, std::less<>>& frozen() const { return frozen_; }
 
  private:
   std::span<const VariableGroup> groups_;
-  std::set<std::string, std::less<>> frozen_;
 };
 
 }  // namespace belfry

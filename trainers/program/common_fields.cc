@@ -16,7 +16,7 @@ StepSettings settings_of(const TrainerOptions& options) {
   return {.precision = std::string(name_of(options.precision)),
           .deterministic = options.session.deterministic,
           .fuse = options.session.fuse,
-          .weight_decay = options.optimizer.weight_decay(),
+          .weight_decay = options.first_optimizer().weight_decay(),
           .clip_norm = options.clip_norm,
           .clip_value = options.clip_value,
           .recompute = options.recompute,

@@ -85,10 +85,12 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
 }
 
 TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
-                               const Optimizer& optimizer) {
+                               const Optimizer& optimizer, std::vector<LossOptions> losses) {
   TrainerOptions options = flags.trainer;
   options.model = model;
-  options.optimizer = with_flags(optimizer, flags.optimizer);
+  if (losses.empty()) options.optimizer = with_flags(optimizer, flags.optimizer);
+  for (LossOptions& loss : losses) loss.optimizer = with_flags(loss.optimizer, flags.optimizer);
+  options.losses = std::move(losses);
   options.keeps_gradients = flags.run.hash_every > 0;
   options.histograms = {.every = flags.run.histograms_every, .patterns = flags.run.histograms};
   AutoOptions& choice = options.aggregation.choice;

@@ -89,11 +89,12 @@ struct TrainFlags {
   std::string async() const;
 };
 
-// Makes the options of a trainer from the flags, the model, and the optimizer as with_flags()
-// changes it. Callbacks are left out. Reads the file of --links at once, and throws if it is wrong.
-// Measures the machine only when a choice must be made.
+// Makes the options of a trainer from the flags, the model, and the optimizer, or those of the
+// losses if there are several, as with_flags() changes them. Callbacks are left out. Reads the file
+// of --links at once, and throws if it is wrong. Measures the machine only when a choice must be
+// made.
 TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
-                               const Optimizer& optimizer);
+                               const Optimizer& optimizer, std::vector<LossOptions> losses = {});
 
 // Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
 // as a flag, and the others under `chosen`.

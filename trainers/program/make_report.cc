@@ -38,15 +38,21 @@ JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
 Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   const TrainerOptions& made = trainer.built().options();
   const std::string& allreduce = made.aggregation.allreduce;
-  const Optimizer& optimizer = made.optimizer;
-  JsonValue numbers = JsonValue::object();
+  const Optimizer& optimizer = made.first_optimizer();
+  JsonValue numbers = JsonValue::object(), losses = JsonValue::array();
   for (const auto& [name, value] : optimizer.options()) numbers.set(name, value);
+  for (const LossOptions& loss : made.losses)
+    losses.push(JsonValue::object()
+                    .set("loss", loss.loss)
+                    .set("trained_by", loss.str())
+                    .set("learning_rate", loss.optimizer.rate().str()));
   return {.allreduce_requested = trainer.built().choice().empty() ? allreduce : "auto",
           .optimizer = optimizer.kind().empty() ? optimizer.name() : optimizer.kind(),
           .optimizer_options = std::move(numbers),
           .learning_rate = optimizer.rate().str(),
           .weight_decay = optimizer.weight_decay(),
           .groups = text_of_groups(optimizer.groups()),
+          .losses = std::move(losses),
           .canonical = is_canonical({flags.kind, allreduce}, trainer.built())};
 }
 

@@ -67,6 +67,7 @@ void Report::Update::add_to(JsonValue& json) const {
       .set("learning_rate", learning_rate)
       .set("weight_decay", weight_decay)
       .set("group", or_null(groups));
+  if (!losses.items().empty()) json.set("losses", losses);
 }
 
 void Report::Batches::add_to(JsonValue& json) const {

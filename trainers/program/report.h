@@ -34,6 +34,9 @@ struct Report {
     std::string learning_rate;                          // LearningRate::str()
     double weight_decay = 0;
     std::string groups;  // text_of_groups() those of the optimizer; the member is "group"
+    // How each of several losses is trained; the members before it are of the first. The member is
+    // absent if there is one.
+    JsonValue losses = JsonValue::array();
     // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
     // sum, and so of all other canonical ones.
     bool canonical = true;

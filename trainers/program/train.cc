@@ -43,7 +43,11 @@ namespace {
 void check_recipe(const Recipe& recipe) {
   require(static_cast<bool>(recipe.model), "the recipe has no model");
   require(static_cast<bool>(recipe.data), "the recipe has no data");
-  require(static_cast<bool>(recipe.optimizer), "the recipe has no optimizer; e.g. sgd(0.1)");
+  require(recipe.optimizer || !recipe.losses.empty(), "the recipe has no optimizer; e.g. sgd(0.1)");
+  require(!recipe.optimizer || recipe.losses.empty(),
+          "the recipe has losses, each with its optimizer, and an optimizer besides; leave that "
+          "out");
+  check_losses(recipe.losses);
   require(recipe.epochs >= 1, "the recipe has ", recipe.epochs, " epochs; it takes at least 1");
   require(recipe.batch_size >= 0, "the recipe has a batch size of ", recipe.batch_size,
           "; it is at least 1, or 0 for what global_batch_size gives");
@@ -117,7 +121,7 @@ class TrainingProgram {
                  : report_files_.files.on_stdout() ? stderr
                                                    : stdout),
         run_(flags_, console_, std::move(directory_)),
-        options_(trainer_options(flags_, recipe.model, recipe.optimizer)) {}
+        options_(trainer_options(flags_, recipe.model, recipe.optimizer, recipe.losses)) {}
 
   int run() {
     watch_.emplace(setup_, stall_options());
@@ -454,7 +458,7 @@ int train(int argc, char** argv, const Recipe& recipe) {
                     .epochs = recipe.epochs,
                     .reads_files = reads_files(recipe),
                     .own = recipe.flags});
-    if (flags.help.empty()) add_to_config(flags, recipe.optimizer);
+    if (flags.help.empty() && recipe.optimizer) add_to_config(flags, recipe.optimizer);
     return flags;
   };
   const auto run = [&](TrainFlags flags) {

@@ -8,6 +8,7 @@
 
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/trained_losses.h"
 #include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 #include "belfry/trainers/options/own_option.h"
@@ -52,11 +53,13 @@ struct NamedData {
 };
 
 // The parts of a training program. train() refuses a recipe without model, data or optimizer, or
-// with a null callback.
+// with a null callback. Flags of the optimizer change those of all losses.
 struct Recipe {
   ModelFunction model;  // takes the tower and one tensor per field of the data
   DataSource data;
-  Optimizer optimizer;
+  Optimizer optimizer = {};
+  // Several losses instead of one, each with its optimizer (TrainerOptions::losses).
+  std::vector<LossOptions> losses = {};
   // Samples per step, of all devices together, so that results do not depend on how many there are;
   // flag --global_batch_size. The number of devices must divide it. Where no devices are named, and
   // the machine's GPUs do not divide it, a step takes the next multiple.

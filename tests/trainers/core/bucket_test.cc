@@ -45,7 +45,7 @@ Positions positions(const char* strategy, double bucket_mb) {
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
   Session session(graph, {.device_count = {{type, 4}}, .dry_run = true});
-  const std::vector<Fetch> fetches{*built.steps[0].train_op};
+  const std::vector<Fetch> fetches{*built.losses[0].steps[0].train_op};
   const Plan& plan = *session.prepare(fetches, feeds).plan();
   Positions found;
   for (int l = 0; l < static_cast<int>(plan.launches.size()); ++l) {

@@ -302,7 +302,8 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
 
 int fused_updates(Trainer& trainer) {
   const TrainingGraph& built = trainer.built().nodes();
-  const TrainingStep step(trainer.session(), built.steps[0], built.towers, built.learning_rates);
+  const TrainingStep step(trainer.session(), built.losses[0].steps[0], built.losses[0].towers,
+                          built.losses[0].learning_rates);
   return static_cast<int>(std::ranges::count(step.plan()->nodes, &kFusedUpdate, &PlanNode::op));
 }
 

@@ -59,7 +59,7 @@ std::vector<std::string> plan_texts(Uneven uneven, const ModelFunction& model = 
       graph, {.kind = kind, .trainer = options, .fields = fields, .forms = batches.forms()});
   Session session(graph, {.device_count = {{"CPU", 4}}});
   std::vector<std::string> texts;
-  for (const StepNodes& nodes : built.steps) {
+  for (const StepNodes& nodes : built.losses[0].steps) {
     std::vector<FeedType> feeds;
     for (std::size_t t = 0; t < 4; ++t)
       for (const Output& input : built.towers[t].inputs) {

@@ -25,7 +25,8 @@ std::unique_ptr<Trainer> trainer_on(std::vector<DeviceSpec> devices, const Datas
 
 TrainingStep step_of(Trainer& trainer, std::size_t form) {
   const TrainingGraph& built = trainer.built().nodes();
-  return {trainer.session(), built.steps[form], built.towers, built.learning_rates};
+  return {trainer.session(), built.losses[0].steps[form], built.losses[0].towers,
+          built.losses[0].learning_rates};
 }
 
 // The fields of both towers, with so many rows each.
