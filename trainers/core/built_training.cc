@@ -79,6 +79,9 @@ void BuiltTraining::choose_shards() {
 }
 
 void BuiltTraining::compile() {
+  const auto any_watched = [](const std::vector<std::vector<NamedOutput>>& watched) {
+    return std::ranges::any_of(watched, [](const auto& of_loss) { return !of_loss.empty(); });
+  };
   const PrepareOptions how{.gathers_first = updates_parts(options_) &&
                                             batches_.batches_per_step() == 1 &&
                                             nodes_.losses.size() == 1};
@@ -93,7 +96,9 @@ void BuiltTraining::compile() {
                     .steps_per_epoch = batches_.steps_per_epoch(),
                     .batches_per_step = batches_.batches_per_step()};
   for (std::size_t form = 0; form < nodes_.losses[0].steps.size(); ++form) {
-    const auto watched = watched_tensors(nodes_, form, kind_, options_);
+    const std::vector<std::vector<NamedOutput>> watched =
+        watched_tensors(nodes_, form, kind_, options_);
+    const bool watches = form > 0 ? !steps_.watching.empty() : any_watched(watched);
     for (std::size_t l = 0; l < nodes_.losses.size(); ++l) {
       const TrainedLoss& loss = nodes_.losses[l];
       const StepNodes& step = loss.steps[form];
@@ -108,7 +113,7 @@ void BuiltTraining::compile() {
       steps_.first = before_last(step.accumulation.begin);
       steps_.between = before_last(step.accumulation.add);
       steps_.by_form.push_back(compiled(loss, step, options_.keeps_gradients));
-      if (!watched.empty())
+      if (watches)
         steps_.watching.push_back(compiled(loss, step, options_.keeps_gradients, watched[l]));
     }
   }

@@ -117,7 +117,7 @@ Diverged::Diverged(Divergence found)
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   Divergence found{.loss = record.metric("loss"),
                    .loss_since = record.watch().losses().not_finite_since(),
-                   .changed = !built.guards(),
+                   .changed = !built.guards() || !built.options().losses.empty(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
   if (found.loss_since) found.bad = record.watch().bad_value();

@@ -1,5 +1,6 @@
 #include "belfry/trainers/core/loss_scaling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/training_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <typeinfo>
 #include <utility>

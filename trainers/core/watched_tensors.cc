@@ -111,10 +111,9 @@ std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built
                                                       const TrainerOptions& options) {
   using namespace watched_tensors_file;
   const HistogramOptions& histograms = options.histograms;
-  if (histograms.every == 0) return {};
-  Graph& graph = *built.towers[0].graph;
-  const NameScope names(graph, "watched");
   std::vector<std::vector<NamedOutput>> watched(built.losses.size());
+  if (histograms.every == 0) return watched;
+  const NameScope names(*built.towers[0].graph, "watched");
   const auto require_each = [&](std::string_view of, const char* what,
                                 const std::vector<NamedOutput>& all) {
     for (const std::string& pattern : histograms.patterns)
@@ -140,8 +139,7 @@ std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built
         watched[0].push_back({activation.name, in_f32_at_least(activation.value)});
     require_each(kOfActivations, "layer", all);
   }
-  const bool none = std::ranges::all_of(watched, &std::vector<NamedOutput>::empty);
-  return none ? std::vector<std::vector<NamedOutput>>() : watched;
+  return watched;
 }
 
 void check_histograms(const TrainingGraph& built, const TrainerOptions& options) {

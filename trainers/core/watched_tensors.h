@@ -19,7 +19,7 @@ bool watches_variable(const HistogramOptions& options, std::string_view logical_
 // The gradients and activations of a step that patterns fit, for each loss, by names such as
 // "gradients/fc0/W": f32 or f64, and NaN for gradients in a step that updates nothing. Activations
 // are those of the run for the first loss. `form` is the number of the step's form of batches.
-// Empty if nothing is to be watched. Throws OptionError for a pattern that fits nothing, and for
+// Throws OptionError for a pattern that fits nothing, and for
 // gradients and activations that this trainer does not have in a step.
 std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built, std::size_t form,
                                                       const TrainerKind& kind,

@@ -126,7 +126,9 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
 
 std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info) {
   try {
-    if (trainer.built().options().on_nonfinite == OnNonfinite::kStop && info.step > 0)
+    // Of several losses, those before the one that is not finite have changed variables.
+    const TrainerOptions& options = trainer.built().options();
+    if (options.on_nonfinite == OnNonfinite::kStop && options.losses.empty() && info.step > 0)
       save(trainer, info.step);
     settle(trainer);
   } catch (const Diverged&) {  // the variables had gone bad before; the step says so
