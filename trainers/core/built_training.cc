@@ -79,9 +79,6 @@ void BuiltTraining::choose_shards() {
 }
 
 void BuiltTraining::compile() {
-  const auto any_watched = [](const std::vector<std::vector<NamedOutput>>& watched) {
-    return std::ranges::any_of(watched, [](const auto& of_loss) { return !of_loss.empty(); });
-  };
   const PrepareOptions how{.gathers_first = updates_parts(options_) &&
                                             batches_.batches_per_step() == 1 &&
                                             nodes_.losses.size() == 1};
@@ -98,7 +95,9 @@ void BuiltTraining::compile() {
   for (std::size_t form = 0; form < nodes_.losses[0].steps.size(); ++form) {
     const std::vector<std::vector<NamedOutput>> watched =
         watched_tensors(nodes_, form, kind_, options_);
-    const bool watches = form > 0 ? !steps_.watching.empty() : any_watched(watched);
+    const bool watches =
+        !steps_.watching.empty() ||
+        std::ranges::any_of(watched, [](const auto& of_loss) { return !of_loss.empty(); });
     for (std::size_t l = 0; l < nodes_.losses.size(); ++l) {
       const TrainedLoss& loss = nodes_.losses[l];
       const StepNodes& step = loss.steps[form];
