@@ -33,12 +33,14 @@ void check_losses_of(const TrainerOptions& options, const TrainerKind& kind) {
   require(!options.optimizer,
           "TrainerOptions has losses, each with its optimizer, and an optimizer besides; leave "
           "that out");
-  require_option(!kind.runs_free(options), "async",
-                 "=free trains one loss: towers that run free take no turns; use ordered");
-  require_option(options.batches.gradient_accumulation_steps == 1, "gradient_accumulation_steps",
-                 "=", options.batches.gradient_accumulation_steps,
-                 " trains one loss: several take turns on each batch, and these would be updated "
-                 "once for all of them; use 1");
+  require_option<TrainerMistake>(
+      !kind.runs_free(options), "async",
+      "=free trains one loss: towers that run free take no turns; use ordered");
+  require_option<OptionMistake>(
+      options.batches.gradient_accumulation_steps == 1, "gradient_accumulation_steps", "=",
+      options.batches.gradient_accumulation_steps,
+      " trains one loss: several take turns on each batch, and these would be updated "
+      "once for all of them; use 1");
 }
 
 std::string field_text(const Dataset::Field& field) {
