@@ -372,8 +372,10 @@ void TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   Session& session = built_.session();
   // The first run has counted the step, whose random numbers are those of all its runs.
   if (number > 0) session.set_step(session.step() - 1);
-  run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors,
-          built_.nodes().losses[number].optimizer.rate().at(step), {.trace = trace});
+  const double rate = number == 0 ? record_.step_learning_rate()
+                                  : built_.nodes().losses[number].optimizer.rate().at(step);
+  run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors, rate,
+          {.trace = trace});
   applied_ = applied_ && run.applied();
   // All processes find the same here. If the batch is not finite, and there is a guard, the
   // variables are still those before it, so that it can be run again to see which op is at fault.
