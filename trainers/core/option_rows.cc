@@ -414,7 +414,6 @@ Option<TrainerOptions> restores_option() {
                        .text = "restore at most N times in a call of the program, then stop "
                                "(`on_nonfinite`)",
                        .otherwise = "3",
-                       .needs_run_dir = true,
                        .kept = true,
                        .benchmarks = false,
                        .compared = false});

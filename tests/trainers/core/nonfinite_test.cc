@@ -327,6 +327,16 @@ TEST_F(NonfiniteRun, SavesTheStateBeforeTheStepThatEndsIt) {
   EXPECT_EQ(report()["params_hash"], hash);
 }
 
+// The weights are finite, and useless.
+TEST_F(NonfiniteRun, DoesNotSaveAModelThatHadGoneBad) {
+  Recipe wild = recipe(1);
+  wild.optimizer = sgd(1e30);
+  const TrainResult done = run_train({dir_}, wild);
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("a smaller learning rate may help"));
+  EXPECT_TRUE(checkpoints_in(local_file_system(), run_).empty());
+}
+
 TEST_F(NonfiniteRun, TakesTheVariablesOfTheNewestCheckpoint) {
   for (const char* precision : {"f32", "bf16"}) {
     std::filesystem::remove_all(run_);
