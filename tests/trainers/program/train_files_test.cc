@@ -76,15 +76,21 @@ TEST(Train, RefusesACheckpointBeforeTheDataAreRead) {
 }
 
 // With a part of the optimizer's state, or with more, it would be another run.
-TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
+TEST_F(TrainTest, GoesOnWithTheSameModelAndOptimizerAlone) {
   const std::string checkpoint = path(".checkpoint");
   Recipe adams = small_recipe();
   adams.optimizer = adam(1e-3);
   EXPECT_EQ(run_train({"--max_steps=1", "--run_dir=" + checkpoint}, adams).code, 0);
   const TrainResult other = run_train({"--resume=" + checkpoint});
-  EXPECT_EQ(other.code, 1);
-  EXPECT_THAT(other.error,
-              AllOf(HasSubstr("the graph has no variable of this name"),
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.error, HasSubstr("the optimizer was adam and is now sgd"));
+  adams.model = [](Tower& tower, Output x, Output y) {
+    return smooth_model(tower, dense(tower, "more", x, {.units = 4}), y);
+  };
+  const TrainResult deeper = run_train({"--resume=" + checkpoint}, adams);
+  EXPECT_EQ(deeper.code, 1);
+  EXPECT_THAT(deeper.error,
+              AllOf(HasSubstr("more/W"),
                     HasSubstr("training goes on with the model and the optimizer of the run that "
                               "saved the checkpoint alone")));
   std::filesystem::remove_all(checkpoint);
