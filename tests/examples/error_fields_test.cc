@@ -80,8 +80,8 @@ std::vector<Failure> all_failures() {
     all.push_back({by, "--batch_size=x", 2, "FLAG", "", "", "", "batch_size", "", 0, -2});
   }
   for (const By by : {By::kThreads, By::kTorchrun, By::kMpi, By::kBelfryRun})
-    all.push_back({by, "--fail=diverge", 1, "DIVERGED", "", "", "", "", "variables", 1,
-                   by == By::kThreads ? -1 : -2});
+    all.push_back(
+        {by, "--fail=diverge", 1, "DIVERGED", "", "", "", "", "", 1, by == By::kThreads ? -1 : -2});
   all.push_back({By::kBelfryRun, "--fail=stall --fail_rank=1 --stall_abort_seconds=2", 75,
                  "STALLED", "", "", "", "", "", 0, -2});
   return all;

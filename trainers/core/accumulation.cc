@@ -7,6 +7,10 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/weights.h"
+#include "belfry/ops/all_finite.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/loss_scale.h"
+#include "belfry/ops/operand.h"
 
 namespace belfry {
 namespace {
@@ -36,6 +40,23 @@ class GradientSums {
   GradientSums(const GradientRows& combined, std::span<const VariablePart> parts)
       : graph_(combined[0][0].value.graph()), parts_(parts) {
     for (const std::vector<Gradient>& tower : combined) add_tower(tower);
+  }
+
+  // 1 / 0 is infinite, and stays so in a sum.
+  Unscaling guard(Output applied, int batches) {
+    if (!applied) return {.factor = constant(graph_, 1.0 / batches, DType::kF32, "share")};
+    const Output bad = 1.0 / cast(applied, DType::kF32);
+    const Variable sum = graph_.create_variable(
+        {cat(kGradientSums, "/bad"),
+         {},
+         {.initializer = init::zeros(),
+          .trainable = false,
+          .collections = {std::string(kGradientSums), std::string(kStateVariables)}}},
+        {});
+    assigned_.push_back(&assign(sum, bad));
+    added_.push_back(&assign_add(sum, bad, "sum"));
+    const Output all = added_.back()->output();
+    return unscale(constant(graph_, batches, DType::kF32, "batches"), {{all_finite({{all}})}});
   }
 
   Node& begin() { return group(graph_, assigned_, "begin"); }
@@ -74,23 +95,22 @@ class GradientSums {
 
 }  // namespace
 
-BatchSums sum_over_batches(const GradientRows& combined, int batches,
+BatchSums sum_over_batches(const GradientRows& combined, int batches, Output applied,
                            std::span<const VariablePart> parts) {
   Graph& graph = combined[0][0].value.graph();
   GradientSums sums(combined, parts);
   const NameScope names(graph, "accumulation");
+  const Unscaling unscaling = sums.guard(applied, batches);
   Node& begin = sums.begin();
   Node* const add = batches > 2 ? &sums.add() : nullptr;
-  return {.nodes = {.begin = &begin, .add = add},
-          .of_all = sums.rows(),
-          .unscaling = {.factor = constant(graph, 1.0 / batches, DType::kF32, "share")}};
+  return {.nodes = {.begin = &begin, .add = add}, .of_all = sums.rows(), .unscaling = unscaling};
 }
 
-BatchSums sum_over_batches(const GradientTable& combined, int batches) {
+BatchSums sum_over_batches(const GradientTable& combined, int batches, Output applied) {
   const DeviceScope on(combined.graph(), combined.device(0));
   GradientRows distinct = combined.rows();
   if (combined.shares_variables()) distinct.resize(1);
-  return sum_over_batches(distinct, batches);
+  return sum_over_batches(distinct, batches, applied);
 }
 
 }  // namespace belfry

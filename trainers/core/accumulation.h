@@ -22,14 +22,17 @@ struct BatchSums {
   Unscaling unscaling;  // by 1 / batches, a scalar, f32, on the device in scope
 };
 
+// In both functions, `applied` is Unscaling::applied of a batch. If it is 0 for one of them, the
+// update by the sums is skipped. Empty: it never is.
+
 // For steps of `batches` batches, at least two: (g1 + g2) + g3 for three. `combined`: the combined
 // gradients of each tower, or only of tower 0 if all share the variables. Makes the sums: one per
 // variable, of its shape and on its device; replicas of a variable have replicas of its sum. With
 // `parts`, one per variable, gradients are the rows of this process's parts, and sums have the same
 // lengths.
-BatchSums sum_over_batches(const GradientRows& combined, int batches,
+BatchSums sum_over_batches(const GradientRows& combined, int batches, Output applied = {},
                            std::span<const VariablePart> parts = {});
 // The same for the distinct gradients of a table, with the table's first device in scope.
-BatchSums sum_over_batches(const GradientTable& combined, int batches);
+BatchSums sum_over_batches(const GradientTable& combined, int batches, Output applied = {});
 
 }  // namespace belfry

@@ -87,6 +87,7 @@ void BuiltTraining::compile() {
     const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
       StepNodes nodes = step;
       nodes.train_op = op;
+      nodes.applied = step.batch_applied;
       if (!op) return {};
       return compiled(nodes, false);
     };
@@ -127,6 +128,11 @@ std::optional<LossScaleState> BuiltTraining::loss_scale() {
   if (!state) return {};
   return LossScaleState{.scale = session_->read(state.scale).item<float>(),
                         .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+}
+
+bool BuiltTraining::guards() const {
+  return options_.on_nonfinite != OnNonfinite::kContinue && !nodes_.steps.empty() &&
+         nodes_.steps[0].applied;
 }
 
 const Arithmetics& BuiltTraining::arithmetics() const {

@@ -64,6 +64,8 @@ class BuiltTraining {
   std::optional<KeptChoice> kept_choice() const;
   // The default number of shards, before it was raised to one per device; 0: options had a number.
   int shards_by_default() const { return default_shards_; }
+  // Whether a step that is not finite changes nothing (OnNonfinite).
+  bool guards() const;
   // The state of the loss scale; none unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 

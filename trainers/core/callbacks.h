@@ -43,6 +43,11 @@ struct Callback {
   // Before and after step `info.step`, counted from 0. `info.seconds` is the time of the call.
   virtual void before_step(Trainer&, const StepInfo&) {}
   virtual void after_step(Trainer&, const StepInfo&) {}
+  // Before after_step(), if the loss or gradients of step `info.step` are not finite, so that it
+  // has changed nothing, and the options ask to stop or to restore. `info.step` steps are complete.
+  // A callback that saves returns its newest checkpoint; it first saves this state if the training
+  // is to stop. "": there is none.
+  virtual std::string after_bad_step(Trainer&, const StepInfo&) { return ""; }
   // After the last step of epoch `info.epoch`; `info.step` steps are complete.
   virtual void after_epoch(Trainer&, const StepInfo&) {}
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are

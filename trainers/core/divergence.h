@@ -15,7 +15,8 @@ class TrainingRecord;
 
 struct Divergence {
   double loss = 0;                              // of the last step
-  std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since()
+  std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since(), or of gradients
+  bool changed = true;  // whether the step updated anything: without a guard it does
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at
   // model.cc:7) has nan at element 0, as have 2 others of 6 trainable variables". Optimizer slots
   // and other state come last. If all trainable variables have such values, it names none. "" if

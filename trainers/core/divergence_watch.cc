@@ -37,46 +37,65 @@ double largest_weight_of(const Tensor& tensor) {
 }  // namespace
 
 void DivergenceWatch::begin() {
-  if (!built_.nodes().loss_scale) return;
+  if (!built_.nodes().loss_scale) return skips_.begin(skipped_);
   skipped_before_ = built_.loss_scale()->skipped_steps;
   skips_.begin(skipped_before_);
 }
 
-// The batch has been run, and its step has left the variables as they were: f16 does so.
+// The batch has been run, and the variables are those before it.
 void DivergenceWatch::look_for_bad_value(const Batch& batch) try {
-  if (!built_.nodes().loss_scale) return;
+  const bool found_once = bad_value_ && built_.options().on_nonfinite == OnNonfinite::kSkip;
+  if (found_once || (!built_.guards() && !built_.nodes().loss_scale)) return;
   bad_value_ = find_bad_value(built_, batch, progress_.steps() + 1, built_.session().step() - 1);
 } catch (const Error& error) {
-  log_warning("the loss is not finite, and the op that it comes from was not found: ",
-              error.what());
+  log_warning("the step is not finite, and the op that is to blame was not found: ", error.what());
 }
 
 // The step is run again, and data are looked at, only then: that takes time.
-void DivergenceWatch::look_at_batch(const Batch& batch, double loss) {
-  if (std::isfinite(loss) || losses_.not_finite_since()) return;
+void DivergenceWatch::look_at_batch(const Batch& batch, bool finite) {
+  if (finite || losses_.not_finite_since()) return;
   look_for_bad_value(batch);
   if (!suspects_.input.empty()) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }
 
-void DivergenceWatch::look_at_step(double loss) {
-  look_at_loss(loss);
+void DivergenceWatch::look_at_step(double loss, bool finite) {
+  look_at_loss(loss, finite);
   look_at_first_update();
   look_at_scale();
 }
 
 // With f16, too: its loss scale mends gradients that are not finite, and no loss.
-void DivergenceWatch::look_at_loss(double loss) {
+void DivergenceWatch::look_at_loss(double loss, bool finite) {
   const bool known = losses_.not_finite_since().has_value();
-  losses_.note(progress_.steps() + 1, loss);
+  losses_.note(progress_.steps() + 1, loss, finite);
   if (known || !losses_.not_finite_since()) return;
-  suspects_.input = of_any_process(built_.processes(), suspects_.input);
-  if (built_.options().on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
+  agree_on_input();
+  if (built_.options().on_nonfinite != OnNonfinite::kContinue || std::exchange(warned_, true))
+    return;
   if (!warns()) return;
   log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
               suspects_.input.empty() ? "" : cat(": ", suspects_.input), ", and training goes on (",
               the_option("on_nonfinite"), ")");
+}
+
+void DivergenceWatch::agree_on_input() {
+  suspects_.input = of_any_process(built_.processes(), suspects_.input);
+}
+
+void DivergenceWatch::skip_step(double loss, const std::string& what) {
+  agree_on_input();
+  if (!built_.nodes().loss_scale) ++skipped_;
+  if (warns() && !std::exchange(warned_of_skip_, true))
+    log_warning(std::isfinite(loss)
+                    ? cat("gradients of step ", progress_.steps() + 1, " are not finite")
+                    : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
+                suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
+                bad_value_ ? cat(": ", bad_value_->text()) : "", ": ", what, " (",
+                the_option("on_nonfinite"), "); steps that follow are counted without a warning");
+  suspects_.input.clear();
+  look_at_scale();
 }
 
 // A rate that is far too large shows here, before the loss is not finite at once. Updates of parts
@@ -108,9 +127,10 @@ bool DivergenceWatch::skipped_all() const {
 }
 
 void DivergenceWatch::look_at_scale() {
-  if (!built_.nodes().loss_scale || (progress_.steps_of_run() + 1) % kMostSkippedInARow != 0)
-    return;
-  const std::string warning = skips_.warning(*built_.loss_scale());
+  if ((progress_.steps_of_run() + 1) % kMostSkippedInARow != 0) return;
+  const bool scales = static_cast<bool>(built_.nodes().loss_scale);
+  const std::string warning = skips_.warning(
+      scales ? *built_.loss_scale() : LossScaleState{.skipped_steps = skipped_}, scales);
   if (!warning.empty() && built_.graph().process().rank == 0) log_warning(warning);
 }
 

@@ -20,23 +20,31 @@ class DivergenceWatch {
 
   const LossWatch& losses() const { return losses_; }
   const Suspects& suspects() const { return suspects_; }
-  // Where the first loss that was not finite came from; none if that is not known.
+  // Where the last step that was not finite went wrong; none if that is not known.
   const std::optional<BadValue>& bad_value() const { return bad_value_; }
   // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
 
   // For the loop: begin() before the first step. The others are called after each batch (with
-  // free-running towers, with what these found in their batches), and after each step, with its
-  // loss.
+  // free-running towers, with what these found in their batches; `finite`: the loss is), and after
+  // each step, with its loss.
   void begin();
-  void look_at_batch(const Batch& batch, double loss);
+  void look_at_batch(const Batch& batch, bool finite);
   void note_input(std::string input) { suspects_.input = std::move(input); }
-  void look_at_step(double loss);
+  // `finite`: its gradients are. A step that the training leaves behind is skipped instead; `what`
+  // became of it is for the first warning.
+  void look_at_step(double loss, bool finite);
+  void skip_step(double loss, const std::string& what);
+  // The steps that were skipped since the first step of the first run. With f16 its loss scale
+  // counts them.
+  std::int64_t skipped_steps() const { return skipped_; }
+  void resume(std::int64_t skipped) { skipped_ = skipped; }
 
  private:
   void look_for_bad_value(const Batch& batch);
-  void look_at_loss(double loss);
+  void look_at_loss(double loss, bool finite);
+  void agree_on_input();
   void look_at_first_update();
   bool skipped_all() const;
   void look_at_scale();
@@ -48,8 +56,9 @@ class DivergenceWatch {
   SkipWatch skips_;
   Suspects suspects_;
   std::optional<BadValue> bad_value_;
-  std::int64_t skipped_before_ = 0;  // updates, before the first step of this run
-  bool saw_update_ = false, warned_ = false, warned_of_test_ = false;
+  std::int64_t skipped_before_ = 0;  // updates by f16, before the first step of this run
+  std::int64_t skipped_ = 0;
+  bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;
 };
 
 }  // namespace belfry

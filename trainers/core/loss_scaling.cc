@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/between_processes.h"
@@ -78,28 +79,26 @@ std::vector<Output> initial_gradients(const LossScale& scale, Output loss, doubl
   return {fill_like(loss, without_scale, At("initial_gradient", site))};
 }
 
-Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
-                       double total, const std::function<bool(std::size_t)>& counts) {
-  if (!scale) return {};
-  Graph& graph = scale.scale.node().graph();
+bool guards_steps(const TrainerOptions& options) {
+  return options.on_nonfinite != OnNonfinite::kContinue && options.optimizer.takes_loss_scale();
+}
+
+Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum) {
+  Graph& graph = scale.graph();
   const NameScope names(graph, "loss_scale");
   // Looks at the inputs of sums, not at their results: updates alone are to read those.
-  const AllFiniteOptions limit{.limit = std::numeric_limits<float>::max() / (2 * total)};
+  std::map<std::pair<DeviceSpec, DType>, std::vector<Output>> alike;
+  for (const Output& value : values) alike[{value.device(), value.dtype()}].push_back(value);
   std::vector<Output> finite;
-  for (std::size_t t = 0; t < rows.size(); ++t) {
-    if (!counts(t)) continue;
-    std::map<DeviceSpec, std::vector<Output>> by_device;
-    for (const Gradient& gradient : rows[t])
-      if (gradient.value) by_device[gradient.value.device()].push_back(gradient.value);
-    for (const auto& [device, values] : by_device) {
-      const DeviceScope on(graph, device);
-      finite.push_back(all_finite(values, limit));
-    }
+  for (const auto& [of, some] : alike) {
+    const DeviceScope on(graph, of.first);
+    const double most = of.second == DType::kF64 ? std::numeric_limits<double>::max()
+                                                 : std::numeric_limits<float>::max();
+    finite.push_back(all_finite(some, {.limit = most / (2 * sum)}));
   }
-  const ColocateWith with(scale.scale.ref());
-  if (graph.process().size > 1)
-    finite = {true_in_all_processes(graph, scale.scale.ref().device(), finite)};
-  return unscale(scale.scale, finite);
+  const ColocateWith with(scale);
+  if (graph.process().size > 1) finite = {true_in_all_processes(graph, scale.device(), finite)};
+  return unscale(scale, finite);
 }
 
 }  // namespace belfry

@@ -1,6 +1,5 @@
-// Loss scaling over towers: nodes of a training graph.
+// Loss scaling over towers, and whether a step is applied: nodes of a training graph.
 #pragma once
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,11 +21,13 @@ std::vector<std::string> loss_scale_names();
 // GradientOptions::initial for a loss: the scale, or `without_scale` if there is none.
 std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale);
 
-// Whether gradients [tower][variable] of a scaled loss are finite, and what to multiply them by:
-// one node for all, on the scale's device. All towers of all processes count. The gradients of up
-// to `total` towers are summed, perhaps with weights. `counts(t)` says whether those of tower t
-// count.
-Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
-                       double total, const std::function<bool(std::size_t)>& counts);
+// Whether a step that is not finite updates nothing. Under kStop optimizers that cannot skip an
+// update (Optimizer::takes_loss_scale()) have no such guard.
+bool guards_steps(const TrainerOptions& options);
+
+// Whether all values of a step are finite, and what to multiply gradients by: 1 / `scale`, or 0.
+// One node for all, on the scale's device. Values of all processes count, and those beyond the
+// range of f32, or f64, divided by `sum`: so many of them are added up.
+Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum);
 
 }  // namespace belfry

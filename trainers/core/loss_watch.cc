@@ -21,9 +21,9 @@ constexpr std::int64_t kMostSkippedShare = 4;
 
 }  // namespace
 
-void LossWatch::note(std::int64_t step, double loss) {
+void LossWatch::note(std::int64_t step, double loss, bool finite) {
   steps_ = step;
-  if (!std::isfinite(loss)) {
+  if (!finite || !std::isfinite(loss)) {
     if (!since_) since_ = step;
     return;
   }
@@ -44,7 +44,7 @@ std::string LossWatch::growth() const {
              significant(*last_), " in step ", last_step_);
 }
 
-std::string SkipWatch::warning(const LossScaleState& state) {
+std::string SkipWatch::warning(const LossScaleState& state, bool scales) {
   recent_.push_back(state.skipped_steps - skipped_);
   skipped_ = state.skipped_steps;
   if (recent_.size() > kCallsOfShare) recent_.pop_front();
@@ -55,12 +55,17 @@ std::string SkipWatch::warning(const LossScaleState& state) {
   const int level = state.scale > kLeastScale ? 1 : 2;
   if ((!all && !many) || level <= said_) return "";
   said_ = level;
+  const std::string which = all ? cat("the last ", recent_.back(), " updates")
+                                : cat(skipped, " of the last ", steps, " updates");
+  if (!scales)
+    return cat(which,
+               " were skipped, as losses or gradients were not finite; if that goes on, the ",
+               "model learns ", all ? "nothing" : "little", ": look for NaN in the data, and for ",
+               "divisions, logarithms and square roots in the model");
   const std::string advice = cat(
       "look for NaN in the data, and for divisions, logarithms and square roots in the model, or "
       "use bf16, whose range is that of f32 (",
       the_option("precision"), ")");
-  const std::string which = all ? cat("the last ", recent_.back(), " updates")
-                                : cat(skipped, " of the last ", steps, " updates");
   if (level == 1)
     return cat("f16 skipped ", which, ", as gradients were not finite, and the loss scale is ",
                significant(state.scale), "; if that goes on, the model learns ",

@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-// The loss scale of f16 after a step.
+// The loss scale of f16 after a step. Without f16 it is 1, and steps are skipped by the options.
 struct LossScaleState {
   double scale = 1;
   std::int64_t skipped_steps = 0;  // since the first step of the first run
@@ -20,11 +20,12 @@ inline constexpr std::int64_t kMostSkippedInARow = 20;
 // The losses of a training, step by step.
 class LossWatch {
  public:
-  // The loss of a step, counted from 1. With f16 it is the loss before it is scaled.
-  void note(std::int64_t step, double loss);
+  // The loss of a step, counted from 1, and whether its gradients are finite, too. With f16 it is
+  // the loss before it is scaled.
+  void note(std::int64_t step, double loss, bool finite = true);
   // The last step that was noted; 0: none.
   std::int64_t steps() const { return steps_; }
-  // The step since which all losses have been NaN or infinite. None if the last loss was finite.
+  // The step since which no step has been finite. None if the last one was.
   std::optional<std::int64_t> not_finite_since() const { return since_; }
   // "the loss grew from 0.3 to 4e+29 in step 7": if the last finite loss was far above those before
   // it. Else "".
@@ -38,14 +39,16 @@ class LossWatch {
   std::int64_t last_step_ = 0;
 };
 
-// Checks that f16 makes progress. Called after every kMostSkippedInARow steps.
+// Checks that a training that skips updates makes progress. Called after every kMostSkippedInARow
+// steps.
 class SkipWatch {
  public:
   // The updates that were skipped before the first step.
   void begin(std::int64_t skipped) { skipped_ = skipped; }
   // A warning if all updates since the last call were skipped, or a quarter of those since the last
   // five. It is given once, and once more if the loss scale cannot get smaller. Otherwise "".
-  std::string warning(const LossScaleState& state);
+  // With `scales`, f16 skips them.
+  std::string warning(const LossScaleState& state, bool scales = true);
 
  private:
   std::int64_t skipped_ = 0;

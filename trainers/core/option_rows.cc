@@ -354,17 +354,48 @@ Option<TrainerOptions> clip_value_option() {
 }
 
 Option<TrainerOptions> on_nonfinite_option() {
-  return one_of_two(
-      &TrainerOptions::on_nonfinite, {"stop", OnNonfinite::kStop},
-      {"continue", OnNonfinite::kContinue},
+  auto option = one_of(
+      &TrainerOptions::on_nonfinite,
+      {{"stop", OnNonfinite::kStop},
+       {"skip", OnNonfinite::kSkip},
+       {"restore", OnNonfinite::kRestore},
+       {"continue", OnNonfinite::kContinue}},
       {.name = "on_nonfinite",
-       .unit = "stop|continue",
-       .text = "what to do when the loss is NaN or infinite: end with an error after that step, or "
-               "train on, and end with the error if it still is",
+       .unit = "stop|skip|restore|continue",
+       .text = "what to do when the loss or a gradient is NaN or infinite. Such a step changes no "
+               "variable. Then end with an error, take the next batch, or take it with the "
+               "variables of the newest checkpoint; continue: check nothing, train on, and end "
+               "with an error if the loss still is",
        .otherwise = "stop",
        .kept = true,
-       .benchmarks = false,
        .compared = false});
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    if (options.on_nonfinite != OnNonfinite::kSkip && options.on_nonfinite != OnNonfinite::kRestore)
+      return "";
+    if (is_free_running(options, asking.kind))
+      return cat(" with ", asking.written("async"),
+                 ": towers do not wait to hear whether all gradients are finite; use ",
+                 asking.other("async=ordered"), ", or ", asking.other("on_nonfinite=stop"));
+    return !options.optimizer || options.optimizer.takes_loss_scale()
+               ? ""
+               : cat(" leaves updates out, and the optimizer ", options.optimizer.name(),
+                     " does not say that it heeds Update::factor "
+                     "(Optimizer::Rule::takes_loss_scale)");
+  };
+  return option;
+}
+
+Option<TrainerOptions> restores_option() {
+  return whole_number(&TrainerOptions::on_nonfinite_restores, 1, 1'000'000,
+                      {.name = "on_nonfinite_restores",
+                       .unit = "N",
+                       .text = "restore at most N times in a call of the program, then stop "
+                               "(`on_nonfinite`)",
+                       .otherwise = "3",
+                       .needs_run_dir = true,
+                       .kept = true,
+                       .benchmarks = false,
+                       .compared = false});
 }
 
 // How errors name an option with its value: "async=free".
@@ -419,7 +450,7 @@ Options<TrainerOptions> length_options() {
                         .benchmarks = false,
                         .compared = false,
                         .elsewhere = {"steps", "num_steps"}}),
-          on_nonfinite_option()};
+          on_nonfinite_option(), restores_option()};
 }
 
 Options<TrainerOptions> computing_options() {

@@ -37,6 +37,7 @@ class PartUpdates {
   }
 
   const AccumulationNodes& accumulation() const { return accumulation_; }
+  Output applied() const { return unscaling_.applied; }
 
   Node& apply_to(int tower, At at) {
     std::vector<Gradient> row = own_;
@@ -56,7 +57,8 @@ class PartUpdates {
 
  private:
   void add_up(int batches) {
-    const BatchSums sums = sum_over_batches(GradientRows{own_}, batches, parts_);
+    const BatchSums sums =
+        sum_over_batches(GradientRows{own_}, batches, unscaling_.applied, parts_);
     accumulation_ = sums.nodes;
     own_ = sums.of_all[0];
     unscaling_ = sums.unscaling;
@@ -143,7 +145,7 @@ UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gra
   PartUpdates updates(options, gradients, how);
   return {&apply_to_towers(gradients, {},
                            [&](int t, At at) -> Node& { return updates.apply_to(t, at); }),
-          updates.accumulation()};
+          updates.accumulation(), updates.applied()};
 }
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/loss_scale.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_gradients.h"
@@ -42,14 +43,8 @@ Output total_sample_weight(const TrainingGraph& built, const BatchForm& all, DTy
   return constant(graph, static_cast<double>(all.total()), dtype, "all");
 }
 
-// Sums of gradients are of as many as there are towers or, with weights, samples.
-Unscaling step_unscaling(const LossScale& scale, const GradientTable& table, const StepNodes& step,
-                         bool weighted) {
-  const std::int64_t towers = std::int64_t{table.towers()} * table.graph().process().size;
-  return unscaling_of(scale, table.rows(),
-                      static_cast<double>(weighted ? step.all.total() : towers),
-                      [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
-}
+// Half precision has too small a range for a check of its own.
+Output checked(Output value) { return is_half(value.dtype()) ? cast(value, DType::kF32) : value; }
 
 class StepBuilder {
  public:
@@ -77,6 +72,7 @@ class StepBuilder {
       step.train_op = plain_.train_op;
       step.gradients = plain_.gradients;
       step.tower_gradients = plain_.tower_gradients;
+      step.applied = plain_.applied;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
@@ -94,7 +90,7 @@ class StepBuilder {
     UpdateOptions how{
         .reduce = {.reduction = initial_ == 1 ? Reduction::kMean : Reduction::kSum},
         .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-        .unscaling = step_unscaling(built_.loss_scale, table, step, weighted)};
+        .unscaling = unscaling(table, step, weighted)};
     if (weighted) {
       const DType dtype = table.at(0, 0).value.dtype();
       how.reduce.weights = sample_weights(built_, step.batch, dtype);
@@ -103,6 +99,8 @@ class StepBuilder {
     if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
     const UpdateNodes made = update_variables(table, how, step);
     step.accumulation = made.accumulation;
+    step.batch_applied = how.unscaling.applied;
+    step.applied = made.applied ? made.applied : step.batch_applied;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(
@@ -111,6 +109,37 @@ class StepBuilder {
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
+  }
+
+  // What a step must have finite to update anything.
+  std::vector<Output> checked_values(const GradientTable& table, const StepNodes& step,
+                                     bool weighted) const {
+    std::vector<Output> values;
+    for (std::size_t t = 0; t < table.rows().size(); ++t)
+      if (!weighted || step.batch.samples[t] > 0)
+        for (const Gradient& gradient : table.rows()[t])
+          if (gradient.value) values.push_back(gradient.value);
+    if (options_.trainer.on_nonfinite == OnNonfinite::kContinue) return values;
+    for (std::size_t t = 0; t < built_.towers.size(); ++t) {
+      if (!step.runs(t)) continue;
+      values.push_back(checked(built_.towers[t].loss));
+      for (const BatchMoments& layer : built_.towers[t].moments)
+        values.insert(values.end(), {layer.mean, layer.variance});
+    }
+    return values;
+  }
+
+  // Sums of gradients are of as many as there are towers or, with weights, samples, in each batch.
+  Unscaling unscaling(const GradientTable& table, const StepNodes& step, bool weighted) const {
+    const TrainerOptions& trainer = options_.trainer;
+    if (!built_.loss_scale && !guards_steps(trainer)) return {};
+    const std::int64_t towers = std::int64_t{table.towers()} * graph_.process().size;
+    const auto sum = static_cast<double>(trainer.batches.gradient_accumulation_steps *
+                                         (weighted ? step.all.total() : towers));
+    const DeviceScope on(graph_, trainer.devices[0]);
+    const Output scale = built_.loss_scale ? Output(built_.loss_scale.scale)
+                                           : constant(graph_, 1, DType::kF32, "one");
+    return unscaling_of(scale, checked_values(table, step, weighted), sum);
   }
 
   UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
@@ -127,7 +156,7 @@ class StepBuilder {
     const TrainerOptions& trainer = options_.trainer;
     AccumulationNodes accumulation;
     if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
-      BatchSums sums = sum_over_batches(gradients, batches);
+      BatchSums sums = sum_over_batches(gradients, batches, how.unscaling.applied);
       accumulation = sums.nodes;
       gradients = GradientTable(std::move(sums.of_all));
       how.unscaling = sums.unscaling;
@@ -136,7 +165,7 @@ class StepBuilder {
     if (trainer.clip_value > 0) gradients = clip_each(gradients, how);
     return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
                              clipped(gradients, trainer.clip_norm, how.unscaling)),
-            accumulation};
+            accumulation, how.unscaling.applied};
   }
 
   // The table with its elements cut off, which may share tensors as combined ones do.

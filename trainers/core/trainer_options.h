@@ -58,10 +58,14 @@ struct ValidationSet {
   const Dataset* data = nullptr;  // borrowed
 };
 
-// What happens when the loss is NaN or infinite.
+// What happens when the loss, a gradient or a moment of a batch norm is NaN or infinite. Under all
+// but kContinue such a step updates nothing: variables, slots and averages keep their bits. With
+// f16, whose loss scale skips steps itself, only a loss counts.
 enum class OnNonfinite {
   kStop,      // after this step, Trainer::train() throws Diverged (divergence.h)
-  kContinue,  // the training continues to its end
+  kSkip,      // the training continues with the next batch
+  kRestore,   // the same, from the variables of the newest checkpoint of the run
+  kContinue,  // nothing is checked, and the training continues to its end
 };
 
 // All options of a trainer. The options of a part that it uses, such as its session, are one
@@ -99,7 +103,8 @@ struct TrainerOptions {
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  bool warn_of_loss = true;  // if training continues after a loss that is NaN or infinite
+  int on_nonfinite_restores = 3;  // for kRestore: at most so many, then as kStop
+  bool warn_of_loss = true;       // if training continues after a loss that is NaN or infinite
   // Receives the trace of each step in `traced`. At that time, Trainer::steps() is the number of
   // steps before it. With free-running towers it receives only tower 0's trace of the first such
   // step. If a step takes several batches, it receives the trace of the last one.

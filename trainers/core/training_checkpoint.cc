@@ -185,6 +185,8 @@ JsonValue extra_of(const Trainer& trainer) {
       .set("callbacks", states_of(trainer));
   const JsonValue sources = bit_sources(built);
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
+  if (const std::int64_t skipped = trainer.record().watch().skipped_steps(); skipped > 0)
+    extra.set("skipped_steps", skipped);
   if (const std::optional<KeptChoice> choice = built.kept_choice())
     extra.set("auto", to_json(*choice));
   return extra;
@@ -236,6 +238,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   warn_of_precision(before, trainer.built().options().precision);
   restore_callbacks(before, trainer);
   trainer.progress().resume(position);
+  trainer.record().watch().resume(saved_integer(before, "skipped_steps"));
   trainer.built().resume_bits(earlier_bits(before.extra, bit_sources(trainer.built())));
   trainer.record().resume_metrics(metrics_in(before));
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/training_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <typeinfo>
 #include <utility>
@@ -9,11 +10,13 @@
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/training_progress.h"
 #include "belfry/trainers/core/training_record.h"
@@ -246,7 +249,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
       ask(request_);
       compare_processes(progress_.steps());
     }
-    if (built_.options().on_nonfinite == OnNonfinite::kStop &&
+    if (built_.options().on_nonfinite != OnNonfinite::kContinue &&
         record_.watch().losses().not_finite_since()) {
       source.reset();  // towers that run free come to rest
       throw Diverged(find_divergence(built_, record_));
@@ -298,11 +301,35 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
     run_batches(source, rate, trace ? &*trace : nullptr);
   }
   if (trace) built_.options().on_trace(*trace);
-  record_.watch().look_at_step(record_.step_metrics()[0].value);
+  look_at_step(step);
   return trace.has_value();
 } catch (const std::exception& error) {
   add_step_to_origin(error, step.step + 1);
   throw;
+}
+
+// All processes are here, with the same loss and gradients. With a guard, the variables are those
+// before a step that was not finite. The loss scale of f16 mends gradients.
+void TrainingLoop::look_at_step(const StepInfo& step) {
+  DivergenceWatch& watch = record_.watch();
+  const double loss = record_.step_metrics()[0].value;
+  const bool finite = std::isfinite(loss) && (applied_ || built_.nodes().loss_scale);
+  const OnNonfinite policy = built_.options().on_nonfinite;
+  if (finite || !built_.guards()) return watch.look_at_step(loss, finite);
+  if (policy == OnNonfinite::kSkip) return watch.skip_step(loss, "this step changes nothing");
+  compare_processes(progress_.steps());  // the variables may be saved
+  std::string newest;
+  call("after_bad_step", step.step + 1, [&](Callback& c) {
+    if (const std::string path = c.after_bad_step(trainer_, step); !path.empty()) newest = path;
+  });
+  newest = of_any_process(built_.processes(), newest);
+  const int most = built_.options().on_nonfinite_restores;
+  if (policy == OnNonfinite::kStop || newest.empty() || restores_ == most)
+    return watch.look_at_step(loss, finite);
+  restore_checkpoint(built_.session(), newest, local_file_system(),
+                     {.optional = loss_scale_names(), .strict = true});
+  ++restores_;
+  watch.skip_step(loss, cat("the variables are those of ", newest, " again"));
 }
 
 void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
@@ -316,7 +343,11 @@ void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
     step.run(std::move(batch.staged), batch.tensors, rate,
              {.trace = b + 1 == count ? trace : nullptr});
     record_.note_step(step);
-    record_.watch().look_at_batch(batch, step.loss());
+    applied_ = step.applied();
+    // All processes find the same here. If the batch is not finite, and there is a guard, the
+    // variables are still those before it, so that it can be run again to see which op is at fault.
+    record_.watch().look_at_batch(
+        batch, std::isfinite(step.loss()) && (applied_ || built_.nodes().loss_scale));
     const StepRequest asked = step.requested();
     if (asked.signal != 0) end_by(asked.signal);
     stopped_ = stopped_ || asked.stop;

@@ -67,6 +67,7 @@ class TrainingLoop {
   void make_steps(std::unique_ptr<Source>& source);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, double rate, Trace* trace);
+  void look_at_step(const StepInfo& step);
   void end();
   void ask(StepRequest request);
   void agree_to_stop();
@@ -89,6 +90,8 @@ class TrainingLoop {
   std::optional<StepInfo> evaluated_at_;  // if an evaluation has set some of the new metrics
   bool stopped_ = false, is_complete_ = false;
   int interruption_ = 0;
+  bool applied_ = true;          // the last step (TrainingStep::applied())
+  int restores_ = 0;             // of OnNonfinite::kRestore
   StepRequest request_;          // of this process
   bool comparison_due_ = false;  // after the running step
   bool stop_is_usual_ =

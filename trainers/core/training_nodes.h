@@ -34,6 +34,9 @@ struct StepNodes {
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
   Output request;  // a scalar placeholder, f64, for a StepRequest
+  // Scalars i64, the same in all processes: 1, or 0 if the step, or a batch of it, has a loss,
+  // gradient or moment that is not finite. The step then updates nothing. Empty without a guard.
+  Output applied, batch_applied;
   // Tensors that towers without samples would contribute to layers over all towers. Each run must
   // feed zeros for them.
   std::vector<Output> zeros;
@@ -47,13 +50,14 @@ struct StepNodes {
 struct UpdateNodes {
   Node* update = nullptr;               // updates the variables, in the run of the last batch
   AccumulationNodes accumulation = {};  // for the batches before it, if a step takes several
+  Output applied;  // if it takes several: UpdateOptions::unscaling.applied, of all of them
 };
 
 // How these nodes are built.
 struct UpdateOptions {
   ReduceOptions reduce = {};                     // how the towers' gradients are combined
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
-  Unscaling unscaling = {};  // undoes the loss scale; empty if the loss is not scaled
+  Unscaling unscaling = {};  // undoes the loss scale, and guards the update; empty: neither
 };
 
 // The state of loss scaling, one for all towers. It is saved as variables are.

@@ -77,6 +77,10 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
     of_all_ = fetches.size();
     fetches.emplace_back(nodes.of_all_towers);
   }
+  if (nodes.applied) {
+    applied_ = fetches.size();
+    fetches.emplace_back(nodes.applied);
+  }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
   if (nodes.request) feeds.push_back({nodes.request, {}});
@@ -136,6 +140,10 @@ StepRequest TrainingStep::requested() const {
     all.stop = all.stop || (number & kStopRequest) != 0;
   }
   return all;
+}
+
+bool TrainingStep::fetched_applied() const {
+  return step_->fetched(applied_).item<std::int64_t>() != 0;
 }
 
 double TrainingStep::number(std::size_t part, std::size_t i, std::size_t tower) const {

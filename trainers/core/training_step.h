@@ -58,6 +58,8 @@ class TrainingStep {
   // The requests of all processes in the last run, combined; empty for a lone process. Of several
   // signals, the one with the largest number counts.
   StepRequest requested() const;
+  // StepNodes::applied of the last run; true if the step has none.
+  bool applied() const { return applied_ == 0 || fetched_applied(); }
   // The mean loss over the towers in the last run, weighted by samples. If all towers have equally
   // many samples, it is tower_mean().
   double loss() const { return combined(0, 0); }
@@ -71,6 +73,7 @@ class TrainingStep {
  private:
   // Number i of a part of a tower that has samples; towers are counted over all processes.
   double number(std::size_t part, std::size_t i, std::size_t tower) const;
+  bool fetched_applied() const;
   // Of all towers.
   double combined(std::size_t part, std::size_t i) const;
 
@@ -83,6 +86,7 @@ class TrainingStep {
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
+  std::size_t applied_ = 0;          // the fetch of StepNodes::applied; 0: there is none
   std::size_t per_process_;          // how many of its values belong to one process
   StepRequest request_;
   // Inputs, rates and zeros, for a run and for staging; empty if there are inputs alone.

@@ -1,10 +1,12 @@
 // Rows for fields of the usual types. Each takes the field and the rest of its row:
 //   whole_number(&Data::workers, 1, 64, {.name = "workers", .unit = "N", .text = "threads"})
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/options/option.h"
@@ -106,6 +108,30 @@ Option<S> one_of_two(T S::*field, std::type_identity_t<std::pair<const char*, T>
   };
   option.value = [=](const S& held) {
     return JsonValue(held.*field == second.second ? second.first : first.first);
+  };
+  return option;
+}
+
+// One of several words, each of which stands for a value.
+template <class S, class T>
+Option<S> one_of(T S::*field, std::type_identity_t<std::vector<std::pair<const char*, T>>> words,
+                 OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : words) {
+      if (flag.value == name) {
+        held.*field = value;
+        return;
+      }
+      names.emplace_back(name);
+    }
+    throw FlagError(
+        cat(flag.written, " is none of ", join(names), did_you_mean(flag.value, names)));
+  };
+  option.value = [=](const S& held) {
+    const auto same = [&](const auto& word) { return word.second == held.*field; };
+    return JsonValue(std::ranges::find_if(words, same)->first);
   };
   return option;
 }

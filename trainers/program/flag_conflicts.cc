@@ -87,6 +87,7 @@ class FlagConflicts {
     check_auto(wishes_auto);
     check_links();
     check_shares();
+    check_restores();
     check_averages();
     as_option([&] { samples_of_step(trainer_, flags_.group.processes); });
   }
@@ -113,6 +114,13 @@ class FlagConflicts {
       why = option.refusal_if_given(flags_, asking);
     if (why.empty() && option.refusal) why = option.refusal(flags_, asking);
     return why;
+  }
+
+  void check_restores() const {
+    require_flag(trainer_.on_nonfinite != OnNonfinite::kRestore || !flags_.run.directory.empty(),
+                 "on_nonfinite", used_.written("--on_nonfinite"),
+                 " takes variables from the newest checkpoint of the run; name a directory for "
+                 "them (--run_dir), or use --on_nonfinite=skip");
   }
 
   void check_averages() const {

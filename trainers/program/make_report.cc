@@ -116,6 +116,9 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
   Report report = report_without_values(program, flags, recipe, trainer, peak);
   report.losses.divergence = find_divergence(trainer.built(), trainer.record());
   report.losses.scale = trainer.built().loss_scale();
+  const OnNonfinite policy = trainer.built().options().on_nonfinite;
+  if (policy == OnNonfinite::kSkip || policy == OnNonfinite::kRestore)
+    report.losses.skipped = trainer.record().watch().skipped_steps();
   report.variables = variables_report(trainer);
   return report;
 }

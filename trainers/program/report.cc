@@ -96,7 +96,9 @@ void Report::Losses::add_to(JsonValue& json) const {
 
 void Report::Losses::add_scale_to(JsonValue& json) const {
   json.set("loss_scale", scale ? JsonValue(scale->scale) : JsonValue())
-      .set("skipped_steps", scale ? JsonValue(scale->skipped_steps) : JsonValue());
+      .set("skipped_steps", scale     ? JsonValue(scale->skipped_steps)
+                            : skipped ? JsonValue(*skipped)
+                                      : JsonValue());
 }
 
 void Report::Variables::add_to(JsonValue& json) const {
@@ -147,6 +149,7 @@ std::string to_table(const Report& report) {
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",
                                    report.losses.scale->skipped_steps, " steps skipped"));
+  if (report.losses.skipped) table += row("skipped", cat(*report.losses.skipped, " steps"));
   table += row("canonical", report.update.canonical ? "yes" : "no");
   table += row("params_hash", report.variables.params_hash);
   table += row("replicas_equal", report.variables.replicas_equal.value_or(false) ? "yes" : "NO");

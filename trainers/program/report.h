@@ -78,6 +78,7 @@ struct Report {
     // callbacks.
     std::vector<NamedValue> metrics;
     std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
+    std::optional<std::int64_t> skipped;  // skipped_steps otherwise, if options ask to skip
 
     void add_to(JsonValue& json) const;
     void add_scale_to(JsonValue& json) const;

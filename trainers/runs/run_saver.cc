@@ -120,6 +120,17 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
   trainer.loop().compare_processes_soon();
 }
 
+std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info) {
+  try {
+    if (trainer.built().options().on_nonfinite == OnNonfinite::kStop && info.step > 0)
+      save(trainer, info.step);
+    settle(trainer);
+  } catch (const Diverged&) {  // the variables had gone bad before; the step says so
+  }
+  const std::optional<std::int64_t> kept = kept_step();
+  return kept ? directory_.checkpoint_path(*kept) : "";
+}
+
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
   if (ends || is_due(info)) save_if_compared(trainer, info.step);

@@ -65,11 +65,10 @@ TEST_F(DivergenceTest, ExitsWithOneAndNamesTheStepInEveryMode) {
     EXPECT_LE(since, 5);
     EXPECT_TRUE(report["loss"].is_null());
     EXPECT_EQ(report["steps"], since) << "the step with this loss is the last one";
-    EXPECT_THAT(std::string(report["nonfinite_variable"]),
-                testing::AnyOf(HasSubstr("(built at"), HasSubstr("all 4 trainable variables")));
+    const bool knows = std::ranges::find(flags, "--async=free") == flags.end();
+    EXPECT_EQ(report["nonfinite_variable"].is_null(), knows) << "the step changed nothing";
     EXPECT_THAT(result.error,
                 HasSubstr(cat("error: training diverged: the loss of step ", since, " is ")));
-    const bool knows = std::ranges::find(flags, "--async=free") == flags.end();
     EXPECT_THAT(result.error, HasSubstr(knows ? "a smaller learning rate may help (--learning_rate)"
                                               : "look at logarithms"));
     EXPECT_THAT(result.out, AllOf(HasSubstr("params_hash"), Not(HasSubstr("-nan"))));
@@ -139,9 +138,10 @@ TEST_F(DivergenceTest, BlamesNoRateIfNoUpdateHadBeenMade) {
   const TrainResult result = run_train({json_flag()}, recipe);
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(report()["steps"], 1);
-  EXPECT_THAT(result.error, AllOf(HasSubstr("the loss of step 1 is nan"),
-                                  HasSubstr("no update had been made: look at the data"),
-                                  HasSubstr("logarithms"), Not(HasSubstr("rate"))));
+  EXPECT_THAT(result.error,
+              AllOf(HasSubstr("the loss of step 1 is nan: nan first appears in Log '"),
+                    HasSubstr("(built at divergence_test.cc:"), HasSubstr("log(x) needs x > 0"),
+                    Not(HasSubstr("rate"))));
 }
 
 // The loss is finite, and a gradient is not: sqrt(square(0)).
@@ -153,11 +153,13 @@ TEST_F(DivergenceTest, BlamesNoRateIfNothingHadGrown) {
   };
   const TrainResult result = run_train({json_flag()}, recipe);
   EXPECT_EQ(result.code, 1);
-  EXPECT_EQ(report()["steps"], 2);
-  EXPECT_THAT(result.error,
-              AllOf(HasSubstr("the first update made 'fc9/W' nan, though the loss before it was "
-                              "finite"),
-                    HasSubstr("square roots"), Not(HasSubstr("rate"))));
+  EXPECT_EQ(report()["steps"], 1);
+  EXPECT_THAT(
+      result.error,
+      AllOf(HasSubstr("gradients of step 1 are not finite, though its loss is "),
+            HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at divergence_test.cc:"),
+            HasSubstr("which makes the gradient of 'fc9/W' not finite"),
+            HasSubstr("the gradient of sqrt(x) is infinite at x = 0"), Not(HasSubstr("rate"))));
 }
 
 // smooth_data() whose sample `bad` is NaN.

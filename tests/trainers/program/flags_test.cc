@@ -524,7 +524,19 @@ TEST(Flags, ReadWhenToEvaluate) {
 TEST(Flags, ReadWhatALossThatIsNotFiniteEnds) {
   EXPECT_EQ(parse({}).trainer.on_nonfinite, OnNonfinite::kStop);
   EXPECT_EQ(parse({"--on_nonfinite=continue"}).trainer.on_nonfinite, OnNonfinite::kContinue);
-  EXPECT_EQ(refusal({"--on_nonfinite=go"}), "--on_nonfinite=go is neither stop nor continue");
+  EXPECT_EQ(refusal({"--on_nonfinite=go"}),
+            "--on_nonfinite=go is none of stop, skip, restore, continue");
+  EXPECT_EQ(parse({"--on_nonfinite=skip"}).trainer.on_nonfinite, OnNonfinite::kSkip);
+  const TrainFlags restores =
+      parse({"--on_nonfinite=restore", "--on_nonfinite_restores=7", "--run_dir=here"});
+  EXPECT_EQ(restores.trainer.on_nonfinite, OnNonfinite::kRestore);
+  EXPECT_EQ(restores.trainer.on_nonfinite_restores, 7);
+  EXPECT_THAT(refusal({"--on_nonfinite=restore"}),
+              HasSubstr("--on_nonfinite=restore takes variables from the newest checkpoint of the "
+                        "run; name a directory for them (--run_dir)"));
+  EXPECT_THAT(
+      refusal({"--on_nonfinite=skip", "--devices=cpu:2", "--trainer=async", "--async=free"}),
+      HasSubstr("towers do not wait to hear whether all gradients are finite"));
 }
 
 TEST(Flags, NameTheFlagThatOthersCallOtherwise) {

@@ -1,0 +1,410 @@
+// Steps with a loss or a gradient that is not finite change nothing, and training goes on as the
+// options say.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/ops/sqrt.h"
+#include "belfry/ops/updates/sgd_update.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/run_saver.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace nonfinite_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using State = std::map<std::string, Tensor>;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+// A sample of this spice makes a gradient that is not finite of a loss that is.
+constexpr float kSteep = 2;
+
+// Samples "x" [4], "y" [1] and "spice", which is 1 except for sample 21.
+std::unique_ptr<Dataset> spiced_data(float spice_of_21) {
+  constexpr std::int64_t kSamples = 32;
+  std::vector<float> x, y, spice(kSamples, 1);
+  for (std::int64_t i = 0; i < kSamples; ++i) {
+    const auto n = static_cast<float>(i);
+    for (int j = 0; j < 4; ++j) x.push_back(std::sin(7 * n + 3 * static_cast<float>(j) + 1));
+    y.push_back(std::cos(n));
+  }
+  spice[21] = spice_of_21;
+  return std::make_unique<TensorDataset>(
+      std::vector<TensorDataset::Source>{{"x", Tensor({kSamples, 4}, x), DType::kF32, {4}},
+                                         {"y", Tensor({kSamples, 1}, y), DType::kF32, {1}},
+                                         {"spice", Tensor({kSamples, 1}, spice), DType::kF32, {1}}},
+      "a function with spices");
+}
+
+// The moving averages of the batch norm may be spoilt, too. The root of 0 has an infinite gradient.
+Output spiced_model(Tower& tower, Output x, Output y, Output spice) {
+  const Variable steep = variable(tower.graph(), "steep", {}, {.initializer = init::ones()});
+  Output hidden = batch_norm(tower, "bn", dense(tower, "fc0", x * spice, {.units = 5}));
+  hidden = dense(tower, "fc1", tanh(hidden), {.units = 1});
+  return reduce_mean(square(hidden - y)) + reduce_mean(sqrt(square(steep * (spice - kSteep))));
+}
+
+TrainerOptions options_of(OnNonfinite policy, int towers = 1,
+                          Precision precision = Precision::kF32) {
+  return {.model = spiced_model,
+          .optimizer = adam(0.01),
+          .devices = cpus(towers),
+          .batch_size = 4 / towers,
+          .precision = precision,
+          .loss_scale = {.initial = 1, .growth_steps = 1000},
+          .on_nonfinite = policy,
+          .warn_of_loss = false,
+          .session = {.threads = 2}};
+}
+
+State state_of(Trainer& trainer) {
+  State state;
+  for (auto& [name, value] : read_state(trainer.session(), trainer.graph()))
+    if (!name.starts_with("loss_scale")) state.emplace(name, std::move(value));
+  return state;
+}
+
+// The state before each step, and the steps that left it as it was.
+class Steps final : public Callback {
+ public:
+  void before_step(Trainer& trainer, const StepInfo&) override {
+    before.push_back(state_of(trainer));
+  }
+  void after_step(Trainer& trainer, const StepInfo& info) override {
+    if (state_of(trainer) == before.back()) unchanged.push_back(info.step);
+  }
+  std::vector<State> before;
+  std::vector<std::int64_t> unchanged;
+};
+
+struct Case {
+  Precision precision;
+  int towers;
+  float spice;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kF16})
+    for (const int towers : {1, 2})
+      for (const float spice : {kNaN, kSteep}) all.push_back({precision, towers, spice});
+  return all;
+}
+
+std::unique_ptr<Trainer> make(TrainerOptions options, const Dataset& data,
+                              const std::string& kind = "") {
+  const bool one = options.devices.size() == 1 && !options.session.processes;
+  return std::make_unique<Trainer>(find_trainer(!kind.empty() ? kind
+                                                : one         ? "simple"
+                                                              : "replicated"),
+                                   std::move(options), data);
+}
+
+TEST(NonfiniteStep, ChangesNothingAndEndsTheTraining) {
+  for (const auto& [precision, towers, spice] : cases()) {
+    SCOPED_TRACE(cat(name_of(precision), " on ", towers, ", spice ", spice));
+    const auto data = spiced_data(spice);
+    const auto steps = std::make_shared<Steps>();
+    TrainerOptions options = options_of(OnNonfinite::kStop, towers, precision);
+    options.callbacks = {steps};
+    const auto trainer = make(std::move(options), *data);
+    if (precision == Precision::kF16 && spice == kSteep) {
+      trainer->train();  // the loss scale skips it
+      EXPECT_EQ(steps->unchanged.size(), 1u);
+      continue;
+    }
+    std::string error;
+    try {
+      trainer->train();
+    } catch (const Diverged& diverged) {
+      error = diverged.what();
+    }
+    ASSERT_EQ(steps->unchanged.size(), 1u);
+    EXPECT_EQ(steps->unchanged[0] + 1, std::ssize(steps->before)) << "it is the last one";
+    EXPECT_TRUE(state_of(*trainer) == steps->before.back());
+    const std::string number = cat(steps->before.size());
+    EXPECT_THAT(error, HasSubstr("; this step changed no variable"));
+    EXPECT_THAT(error, HasSubstr(spice == kSteep ? cat("gradients of step ", number,
+                                                       " are not finite, though its loss is ")
+                                                 : cat("the loss of step ", number, " is nan")));
+  }
+}
+
+TEST(NonfiniteStep, MayBeSkipped) {
+  for (const auto& [precision, towers, spice] : cases()) {
+    SCOPED_TRACE(cat(name_of(precision), " on ", towers, ", spice ", spice));
+    const auto data = spiced_data(spice);
+    const auto steps = std::make_shared<Steps>();
+    TrainerOptions options = options_of(OnNonfinite::kSkip, towers, precision);
+    options.callbacks = {steps};
+    options.epochs = 2;
+    const auto trainer = make(std::move(options), *data);
+    trainer->train();
+    EXPECT_EQ(trainer->steps(), 16);
+    EXPECT_EQ(steps->unchanged.size(), 2u) << "once in an epoch";
+    EXPECT_EQ(precision == Precision::kF16 ? trainer->built().loss_scale()->skipped_steps
+                                           : trainer->record().watch().skipped_steps(),
+              2);
+    EXPECT_FALSE(find_divergence(trainer->built(), trainer->record()).loss_since);
+  }
+}
+
+// With a guard the update takes a factor, and with gradient accumulation a share.
+TEST(NonfiniteStep, IsNoneOfAHealthyRun) {
+  const auto data = spiced_data(1);
+  for (const char* kind : {"replicated", "parameter_server", "async"})
+    for (const int batches : {1, 2, 3})
+      for (const double clip : {0.0, 0.5}) {
+        if (kind == std::string("async") && (batches > 1 || clip > 0)) continue;
+        SCOPED_TRACE(cat(kind, ", ", batches, " batches, clip ", clip));
+        std::map<OnNonfinite, std::string> hashes;
+        for (const OnNonfinite policy :
+             {OnNonfinite::kContinue, OnNonfinite::kStop, OnNonfinite::kSkip}) {
+          TrainerOptions options = options_of(policy, 2);
+          options.batches.gradient_accumulation_steps = batches;
+          options.clip_norm = options.clip_value = clip;
+          options.aggregation.allreduce =
+              kind == std::string("parameter_server") ? "colocate" : "collective";
+          const auto trainer = make(std::move(options), *data, kind);
+          trainer->train();
+          EXPECT_EQ(trainer->built().guards(), policy != OnNonfinite::kContinue);
+          EXPECT_EQ(trainer->record().watch().skipped_steps(), 0);
+          hashes[policy] = state_hash(trainer->session(), trainer->graph());
+        }
+        EXPECT_EQ(hashes[OnNonfinite::kStop], hashes[OnNonfinite::kContinue]);
+        EXPECT_EQ(hashes[OnNonfinite::kSkip], hashes[OnNonfinite::kContinue]);
+      }
+}
+
+// The bad batch may be the first or the last of a step. Averages move with each batch, but not with
+// the bad one.
+TEST(NonfiniteStep, OfSeveralBatchesIsOneIfABatchIs) {
+  const auto trained = [](State state) {
+    std::erase_if(state, [](const auto& value) { return value.first.ends_with("/EMA"); });
+    return state;
+  };
+  for (const std::uint64_t seed : {1, 2, 3, 4})
+    for (const int batches : {2, 4}) {
+      SCOPED_TRACE(cat(batches, " batches, seed ", seed));
+      const auto data = spiced_data(kNaN);
+      const auto steps = std::make_shared<Steps>();
+      TrainerOptions options = options_of(OnNonfinite::kStop, 2);
+      options.batches.gradient_accumulation_steps = batches;
+      options.seed = seed;
+      options.callbacks = {steps};
+      const auto trainer = make(std::move(options), *data);
+      EXPECT_THROW(trainer->train(), Diverged);
+      EXPECT_TRUE(trained(state_of(*trainer)) == trained(steps->before.back()));
+      for (const auto& [name, value] : state_of(*trainer))
+        if (value.dtype() == DType::kF32) {
+          for (const float element : value.data<float>())
+            EXPECT_TRUE(std::isfinite(element)) << name;
+        }
+    }
+}
+
+// One process has the bad sample, and both leave the step out; also if each updates a part.
+TEST(NonfiniteStep, IsOneOfAllProcesses) {
+  for (const int zero_stage : {0, 1})
+    for (const OnNonfinite policy : {OnNonfinite::kStop, OnNonfinite::kSkip})
+      for (const float spice : {kNaN, kSteep}) {
+        SCOPED_TRACE(cat("zero_stage ", zero_stage, ", spice ", spice));
+        std::mutex mutex;
+        std::vector<std::string> hashes;
+        test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+          const auto data = spiced_data(spice);
+          TrainerOptions options = options_of(policy);
+          options.batch_size = 2;
+          options.epochs = 2;
+          options.aggregation.allreduce = "collective";
+          options.aggregation.zero_stage = zero_stage;
+          options.session.processes = processes;
+          const auto trainer = make(std::move(options), *data);
+          bool stopped = false;
+          try {
+            trainer->train();
+          } catch (const Diverged&) {
+            stopped = true;
+          }
+          EXPECT_EQ(stopped, policy == OnNonfinite::kStop);
+          if (!stopped) {
+            EXPECT_EQ(trainer->record().watch().skipped_steps(), 2);
+          }
+          const std::string hash = params_hash(trainer->session(), trainer->graph());
+          EXPECT_FALSE(find_divergence(trainer->built(), trainer->record()).variable.size());
+          const std::lock_guard lock(mutex);
+          hashes.push_back(hash);
+        });
+        ASSERT_EQ(hashes.size(), 2u);
+        EXPECT_EQ(hashes[0], hashes[1]);
+      }
+}
+
+// Such an optimizer trains as ever, and stops after the update.
+TEST(NonfiniteStep, CanBeSkippedByOptimizersThatHeedTheFactor) {
+  const auto data = spiced_data(kNaN);
+  const auto own = [](OnNonfinite policy) {
+    TrainerOptions options = options_of(policy);
+    options.optimizer =
+        Optimizer({.name = "Own", .rate = 0.5, .update = [](const Optimizer::Update& u) -> Node& {
+                     return sgd_update(u.variable, u.gradient, u.rate);
+                   }});
+    return options;
+  };
+  for (const OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kRestore})
+    EXPECT_THAT(test::message_of<InvalidArgument>([&] { make(own(policy), *data); }),
+                HasSubstr("leaves updates out, and the optimizer Own does not say that it heeds "
+                          "Update::factor (Optimizer::Rule::takes_loss_scale)"));
+  const auto trainer = make(own(OnNonfinite::kStop), *data);
+  EXPECT_FALSE(trainer->built().guards());
+  std::string error;
+  try {
+    trainer->train();
+  } catch (const Diverged& diverged) {
+    error = diverged.what();
+  }
+  EXPECT_THAT(error, AllOf(HasSubstr("the loss of step "), Not(HasSubstr("changed no variable"))));
+}
+
+class NonfiniteRun : public TrainTest {
+ protected:
+  NonfiniteRun() { std::filesystem::remove_all(run_); }
+  ~NonfiniteRun() override { std::filesystem::remove_all(run_); }
+
+  // On batches of four.
+  static Recipe recipe(float spice) {
+    Recipe made = small_recipe();
+    made.model = spiced_model;
+    made.data = [spice](bool train) { return train ? spiced_data(spice) : nullptr; };
+    made.optimizer = adam(0.01);
+    made.batch_size = 2;
+    return made;
+  }
+
+  const std::string run_ = path(".run");
+  const std::string dir_ = "--run_dir=" + run_;
+  const std::string json_flag_ = "--json=" + json_.string();
+};
+
+TEST_F(NonfiniteRun, SavesTheStateBeforeTheStepThatEndsIt) {
+  const auto steps = std::make_shared<Steps>();
+  Recipe bad = recipe(kNaN);
+  bad.callbacks = {steps};
+  const TrainResult stopped = run_train({dir_}, bad);
+  EXPECT_EQ(stopped.code, 1);
+  const std::int64_t good = std::ssize(steps->before) - 1;
+  ASSERT_GT(good, 0);
+  EXPECT_THAT(stopped.error, HasSubstr(cat("step ", good, " is saved in ")));
+  EXPECT_EQ(checkpoints_in(local_file_system(), run_), (std::vector<std::int64_t>{good}));
+  // The same batch comes again, and is skipped.
+  const TrainResult resumed = run_train({dir_, "--on_nonfinite=skip", json_flag_}, bad);
+  EXPECT_EQ(resumed.code, 0) << resumed.error;
+  EXPECT_EQ(report()["skipped_steps"], 2);
+  EXPECT_EQ(report()["steps"], 16);
+  EXPECT_THAT(resumed.error,
+              AllOf(HasSubstr(cat("W the loss of step ", good + 1, " is nan (field")),
+                    HasSubstr(": this step changes nothing (--on_nonfinite)")));
+  // A run that never stopped has the same bits.
+  const std::string hash = report()["params_hash"];
+  run_train({"--on_nonfinite=skip", json_flag_}, bad);
+  EXPECT_EQ(report()["params_hash"], hash);
+}
+
+TEST_F(NonfiniteRun, TakesTheVariablesOfTheNewestCheckpoint) {
+  for (const char* precision : {"f32", "bf16"}) {
+    std::filesystem::remove_all(run_);
+    const auto steps = std::make_shared<Steps>();
+    Recipe bad = recipe(kNaN);
+    bad.callbacks = {steps};
+    const TrainResult done = run_train({dir_, "--on_nonfinite=restore", "--save_every_steps=2",
+                                        json_flag_, cat("--precision=", precision)},
+                                       bad);
+    EXPECT_EQ(done.code, 0) << done.error;
+    EXPECT_EQ(report()["steps"], 16);
+    EXPECT_THAT(done.error, AllOf(HasSubstr(": the variables are those of "),
+                                  HasSubstr(" again (--on_nonfinite)")));
+    // The state after the bad step is that before the last step of an even number.
+    std::size_t restored = 0;
+    for (std::size_t step = 2; step + 1 < steps->before.size(); ++step) {
+      const State& newest = steps->before[step / 2 * 2];
+      restored += steps->before[step + 1] == newest;
+    }
+    EXPECT_EQ(restored, 2u);
+    EXPECT_EQ(report()["skipped_steps"], 2);
+  }
+}
+
+TEST_F(NonfiniteRun, RestoresOnlySoOften) {
+  const TrainResult done = run_train({dir_, "--on_nonfinite=restore", "--on_nonfinite_restores=1",
+                                      "--save_every_steps=1", json_flag_},
+                                     recipe(kNaN));
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("training diverged: the loss of step "));
+  EXPECT_GT(report()["steps"], 8) << "the second one, in the second epoch";
+  // Without a save there is nothing to restore.
+  std::filesystem::remove_all(run_);
+  const TrainResult none =
+      run_train({dir_, "--on_nonfinite=restore", "--save_every_epochs=0"}, recipe(kNaN));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.error, HasSubstr("training diverged: the loss of step "));
+}
+
+// The first process alone saves, and all read. One of them has the bad sample.
+TEST_F(NonfiniteRun, TakesThemInAllProcesses) {
+  std::mutex mutex;
+  std::vector<std::string> hashes;
+  RunDirectory directory(run_);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const auto data = spiced_data(kNaN);
+    const auto steps = std::make_shared<Steps>();
+    TrainerOptions options = options_of(OnNonfinite::kRestore);
+    options.batch_size = 2;
+    options.session.processes = processes;
+    options.callbacks = {steps};
+    if (processes->rank() == 0)
+      options.callbacks.push_back(
+          std::make_shared<RunSaver>(directory, SaveSchedule{.every_steps = 1, .keep = 9}));
+    const auto trainer = make(std::move(options), *data);
+    trainer->train();
+    EXPECT_EQ(trainer->record().watch().skipped_steps(), 1);
+    EXPECT_EQ(steps->unchanged.size(), 1u) << "each step was saved, so nothing was lost";
+    const std::string hash = state_hash(trainer->session(), trainer->graph());
+    const std::lock_guard lock(mutex);
+    hashes.push_back(hash);
+  });
+  ASSERT_EQ(hashes.size(), 2u);
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST_F(NonfiniteRun, WarnsIfItSkipsAllSteps) {
+  Recipe bad = recipe(1);
+  bad.epochs = 4;
+  bad.model = [](Tower& tower, Output x, Output y, Output spice) {
+    return spiced_model(tower, x, y, spice) * kNaN;
+  };
+  const TrainResult done = run_train({"--on_nonfinite=skip", json_flag_}, bad);
+  EXPECT_EQ(done.code, 0);
+  EXPECT_EQ(report()["skipped_steps"], 32);
+  EXPECT_THAT(done.error, HasSubstr("the last 20 updates were skipped, as losses or gradients were "
+                                    "not finite; if that goes on, the model learns nothing"));
+}
+
+}  // namespace nonfinite_test
+}  // namespace belfry
