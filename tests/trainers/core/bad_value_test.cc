@@ -32,6 +32,7 @@
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
@@ -264,6 +265,26 @@ TEST(BadValue, IsTheSameInAllProcesses) {
     });
     ASSERT_EQ(texts.size(), 2U);
     EXPECT_EQ(texts[0], texts[1]);
+  }
+}
+
+// Each output is copied to the host.
+TEST(BadValue, IsFoundOnGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  for (const Fault& fault : kFaults) {
+    const std::string name = fault.name;
+    if (name != "Exp" && name != "SqrtGradient" && name != "MatMul" && name != "Cast") continue;
+    SCOPED_TRACE(name);
+    const auto bad = data(false);
+    TrainerOptions options = options_for(fault, 2);
+    options.devices = {"/gpu:0", "/gpu:1"};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *bad);
+    const auto found = find_in_first(trainer);
+    expect_fault(fault, found, trainer.built().batches());
+    EXPECT_THAT(found->device, HasSubstr("GPU"));
+    EXPECT_THROW(trainer.train(), Diverged);
+    EXPECT_TRUE(trainer.record().watch().bad_value());
   }
 }
 
