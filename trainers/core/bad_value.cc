@@ -93,7 +93,8 @@ void note_row(const BuiltTraining& built, const Batch& batch, std::int64_t row, 
 
 // The losses, gradients and metrics of a step, in the order in which they are looked at.
 struct Ends {
-  std::vector<Output> losses, gradients, metrics;
+  std::vector<Output> losses;  // with the moments of batch norms
+  std::vector<Output> gradients, metrics;
   std::vector<Gradient> by_variable;  // of towers
 };
 
@@ -103,6 +104,8 @@ Ends ends_of(const BuiltTraining& built, const TrainedLoss& loss, const StepNode
   for (std::size_t t = 0; t < towers.size(); ++t) {
     if (!step.runs(t)) continue;
     ends.losses.push_back(towers[t].loss);
+    for (const BatchMoments& layer : towers[t].moments)
+      ends.losses.insert(ends.losses.end(), {layer.mean, layer.variance});
     for (const TowerMetric& metric : towers[t].metrics) ends.metrics.push_back(metric.value);
   }
   const auto add = [&](const std::vector<Gradient>& row) {
@@ -131,6 +134,21 @@ class AtRun {
   const std::uint64_t now_;
 };
 
+// The step, unfused. If a process has no memory for it, none runs it.
+CompiledStep& prepare_in_all(BuiltTraining& built, std::span<const Fetch> fetches,
+                             std::span<const FeedType> feeds) {
+  CompiledStep* step = nullptr;
+  std::string failure;
+  try {
+    step = &built.session().prepare(fetches, feeds, {.fuse = false});
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  failure = of_any_process(built.processes(), failure);
+  if (!failure.empty()) throw Error(failure);
+  return *step;
+}
+
 // Runs the step for a batch. False if that would change variables.
 bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, std::uint64_t run,
                const Ends& ends, OutputCheck& check) {
@@ -146,7 +164,7 @@ bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, 
     values.emplace_back(zero.shape, zero.where.dtype());
   }
   Session& session = built.session();
-  CompiledStep& again = session.prepare(fetches, feeds, {.fuse = false});
+  CompiledStep& again = prepare_in_all(built, fetches, feeds);
   if (again.plan()->writes) return false;
   const AtRun same_random_numbers(session, run);
   again.run(values, {.check = &check});

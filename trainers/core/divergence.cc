@@ -48,6 +48,12 @@ const std::string& bad_input(const Suspects& suspects, const Divergence& found) 
   return of_test ? suspects.test_input : suspects.input;
 }
 
+// What grew before the loss was not finite; "" if nothing did.
+std::string growth_of(const DivergenceWatch& watch) {
+  const std::string& update = watch.suspects().large_update;
+  return update.empty() ? watch.losses().growth() : update;
+}
+
 // Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
 std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& found) {
   const Suspects& suspects = watch.suspects();
@@ -59,8 +65,7 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
   if (!suspects.first_update.empty())
     return cat(suspects.first_update, ": ", kLookAtOps,
                "the model, whose gradients may be infinite where their values are finite");
-  const std::string growth =
-      suspects.large_update.empty() ? watch.losses().growth() : suspects.large_update;
+  const std::string growth = growth_of(watch);
   if (!growth.empty())
     return cat(growth, ": a smaller learning rate may help (", the_option("learning_rate"),
                "), or a limit of gradients (", the_option("clip_norm"), ")");
@@ -72,10 +77,7 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
 std::string advice_for(const DivergenceWatch& watch, Precision precision, const Divergence& found) {
   if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
     return cat(input, "; mend this sample, or leave it out");
-  if (found.bad) {
-    const std::string growth = watch.losses().growth();
-    return cat(found.bad->advice(), growth.empty() ? "" : "; ", growth);
-  }
+  if (found.bad && growth_of(watch).empty()) return found.bad->advice();
   const std::string advice = advice_by_losses(watch, found);
   if (precision != Precision::kF16) return advice;
   return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
@@ -94,9 +96,9 @@ std::string Divergence::str() const {
     text = cat(which, " of step ", steps, " is ", significant(loss));
   else if (loss_since)
     text = cat(which, " is ", significant(loss), ", and not finite since step ", *loss_since);
+  if (bad) text += cat(": ", bad->text());
   if (loss_since && !changed) text += "; this step changed no variable";
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
-  if (bad) text += cat(": ", bad->text());
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
 }

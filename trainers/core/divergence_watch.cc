@@ -42,14 +42,14 @@ void DivergenceWatch::begin() {
   skips_.begin(skipped_before_);
 }
 
-// The batch has been run, and its step has left the variables as they were.
+// The batch has been run, and the variables are those before it.
 void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
-  if (!built_.guards() || bad_value_) return;
+  const bool found_once = bad_value_ && built_.options().on_nonfinite == OnNonfinite::kSkip;
+  if (found_once || (!built_.guards() && !built_.nodes().loss_scale)) return;
   bad_value_ =
       find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1);
 } catch (const Error& error) {
-  log_warning("the step is not finite, and the op that this comes from was not found: ",
-              error.what());
+  log_warning("the step is not finite, and the op that is to blame was not found: ", error.what());
 }
 
 // The step is run again, and data are looked at, only then: that takes time.
@@ -88,12 +88,12 @@ void DivergenceWatch::agree_on_input() {
 void DivergenceWatch::skip_step(double loss, const std::string& what) {
   agree_on_input();
   if (!built_.nodes().loss_scale) ++skipped_;
-  const std::string cause = bad_value_ ? bad_value_->text() : suspects_.input;
   if (warns() && !std::exchange(warned_of_skip_, true))
     log_warning(std::isfinite(loss)
                     ? cat("gradients of step ", progress_.steps() + 1, " are not finite")
                     : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
-                cause.empty() ? "" : cat(" (", cause, ")"), ": ", what, " (",
+                suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
+                bad_value_ ? cat(": ", bad_value_->text()) : "", ": ", what, " (",
                 the_option("on_nonfinite"), "); steps that follow are counted without a warning");
   suspects_.input.clear();
   look_at_scale();

@@ -20,7 +20,7 @@ class DivergenceWatch {
 
   const LossWatch& losses() const { return losses_; }
   const Suspects& suspects() const { return suspects_; }
-  // Where the first loss that was not finite came from; none if that is not known.
+  // Where the last step that was not finite went wrong; none if that is not known.
   const std::optional<BadValue>& bad_value() const { return bad_value_; }
   // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
   // test samples of this process.

@@ -123,8 +123,10 @@ TEST_F(RunErrorTest, NamesStepAndVariablesOfARunThatDiverges) {
   EXPECT_EQ(error["code"], "DIVERGED");
   EXPECT_EQ(error["step"], 2);
   EXPECT_THAT(error["variable"].get<std::string>(), HasSubstr("'fc0/W' f64[4,5] (built at "));
-  EXPECT_TRUE(error["op"].is_null());
-  EXPECT_THAT(error["do"].get<std::string>(), HasSubstr("look at logarithms"));
+  EXPECT_THAT(error["op"].get<std::string>(), HasSubstr("MatMul"));
+  EXPECT_THAT(error["where"].get<std::string>(), HasSubstr("(built at small_problem.h:"));
+  EXPECT_THAT(error["device"].get<std::string>(), HasSubstr("CPU"));
+  EXPECT_THAT(error["do"].get<std::string>(), HasSubstr("look at the first value of 'fc0/W'"));
 }
 
 TEST_F(RunErrorTest, NamesTheFileThatCannotBeWritten) {
