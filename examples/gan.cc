@@ -4,14 +4,6 @@
 #include "belfry/belfry.h"
 using namespace belfry;
 
-constexpr std::int64_t kNoise = 49;
-
-// Numbers of -1 or 1, a row for each image: the same ones on any number of devices.
-Output noise_for(Output image) {
-  const Output rows = reduce_mean(reshape(image, {kUnknownSize, kNoise, 16}), {2});
-  return dropout(fill_like(rows, 1), 0.5) - 1.0;
-}
-
 Output generator(Tower& tower, Output noise) {
   const VariableScope scope(tower.graph(), "gen");
   const Output seed = relu(dense(tower, "fc0", noise, {.units = 7 * 7 * 32}));
@@ -33,7 +25,7 @@ Output loss_of(Output logits, double answer) {
 }
 
 Output gan(Tower& tower, Output image, Output) {
-  const Output made = generator(tower, noise_for(image));
+  const Output made = generator(tower, random_normal(tower, image, {64}));  // noise for each image
   const Output real = discriminator(tower, flatten(image)), fake = discriminator(tower, made);
   tower.loss("disc", loss_of(real, 1) + loss_of(fake, 0));
   tower.loss("gen", loss_of(fake, 1));
