@@ -70,6 +70,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
 ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
   ModePlan plan{.mode = mode};
   TrainerOptions dry = options;
+  dry.on_nonfinite = OnNonfinite::kContinue;  // as in runs
   dry.session.dry_run = true;
   dry.session.log_device_placement = false;
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);

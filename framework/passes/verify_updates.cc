@@ -17,9 +17,10 @@
 namespace belfry {
 namespace {
 
-// The gradient of one tower, or its copy of the combined gradient.
+// The gradient of one tower, or its copy of the combined gradient; or a condition, by which an
+// update is applied or skipped.
 struct Part {
-  std::size_t gradient;  // of Graph::combined_gradients()
+  std::size_t gradient;  // of Graph::combined_gradients(), or after all of them a condition
   std::size_t tower;
   bool combined;
   auto operator<=>(const Part&) const = default;
@@ -120,9 +121,34 @@ class UpdateChecks {
       all_ends = all_ends && outputs[i];
     }
     if (all_ends || planned.op->metadata) return;
-    const Parts all = read_by(planned);
+    const Parts all = is_condition(planned) ? condition(planned) : read_by(planned);
     for (Parts& output : outputs)
       if (!output) output = all;
+  }
+
+  // Such as whether all gradients of a tower are finite: one part, rather than all of those.
+  static bool is_condition(const PlanNode& planned) {
+    return planned.types.size() == 1 && planned.types[0].dtype == DType::kBool &&
+           planned.types[0].shape.rank() == 0;
+  }
+
+  Parts condition(const PlanNode& planned) {
+    const bool reads_some = std::ranges::any_of(planned.inputs, [&](const Value& input) {
+      return parts_.at_output(at(input.node.value()), input.index) != nullptr;
+    });
+    if (!reads_some) return nullptr;
+    conditions_.push_back(planned.node);
+    return lists_.one({all_.size() + conditions_.size() - 1, 0, false});
+  }
+
+  std::string described(const Part& part) const {
+    if (part.gradient >= all_.size())
+      return cat("result of ", conditions_[part.gradient - all_.size()]->describe());
+    const CombinedGradient& used = all_[part.gradient];
+    const Output value = (part.combined ? used.results : used.gradients)[part.tower];
+    return cat(part.combined ? "combined " : "", "gradient of variable ",
+               used.variables[part.tower].describe(),
+               part.combined ? "" : cat(" of tower ", part.tower), ", ", value.node().describe());
   }
 
   // Null if the output is not an end.
@@ -165,15 +191,14 @@ class UpdateChecks {
     const Variable variable = all_[place.first].variables[place.second];
     const auto combined = std::ranges::find_if(parts, [](const Part& p) { return p.combined; });
     const Part part = combined == parts.end() ? parts[0] : *combined;
-    const CombinedGradient& used = all_[part.gradient];
     const std::string what = cat(write.node->describe(), " updates variable ", variable.describe(),
                                  " of tower ", place.second, " by the ");
-    require(part.combined, what, "gradient of tower ", part.tower, " alone, ",
-            used.gradients[part.tower].node().describe(),
-            ", which was combined with those of other towers; apply what reduce() returns");
-    throw InvalidArgument(cat(what, "combined gradient of variable ",
-                              used.variables[part.tower].describe(), " of tower ", part.tower, ", ",
-                              used.results[part.tower].node().describe()));
+    if (!part.combined && part.gradient < all_.size())
+      throw InvalidArgument(cat(what, "gradient of tower ", part.tower, " alone, ",
+                                all_[part.gradient].gradients[part.tower].node().describe(),
+                                ", which was combined with those of other towers; apply what "
+                                "reduce() returns"));
+    throw InvalidArgument(what + described(part));
   }
 
   // Equal copies must stay equal: a step updates all of them the same way, or none. A write that
@@ -242,14 +267,11 @@ class UpdateChecks {
                      const std::vector<Part>& of_u) const {
     for (const Part& part : of_t) {
       if (std::ranges::binary_search(of_u, part)) continue;
-      const CombinedGradient& used = all_[part.gradient];
-      const Output value = (part.combined ? used.results : used.gradients)[part.tower];
-      throw InvalidArgument(cat(
-          update_of(g, t).node->describe(), " updates variable ", all_[g].variables[t].describe(),
-          " of tower ", t, " by the ", part.combined ? "combined " : "", "gradient of variable ",
-          used.variables[part.tower].describe(), part.combined ? "" : cat(" of tower ", part.tower),
-          ", ", value.node().describe(), ", too, but ", update_of(g, u).node->describe(),
-          " on tower ", u, " does not; the copies would differ from then on"));
+      throw InvalidArgument(cat(update_of(g, t).node->describe(), " updates variable ",
+                                all_[g].variables[t].describe(), " of tower ", t, " by the ",
+                                described(part), ", too, but ", update_of(g, u).node->describe(),
+                                " on tower ", u,
+                                " does not; the copies would differ from then on"));
     }
   }
 
@@ -289,6 +311,7 @@ class UpdateChecks {
   std::unordered_map<std::string_view, std::vector<const Node*>> copies_;
   std::unordered_map<const Node*, Places> places_;  // of variables
   PartLists lists_;
+  std::vector<const Node*> conditions_;
   PartsOf ends_;   // by id of the graph's node
   PartsOf parts_;  // by plan node; writes of variables with gradients have none
   // [gradient][variable]: the write that applies it.

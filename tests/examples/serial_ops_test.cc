@@ -51,8 +51,10 @@ std::set<std::string> serial_ops(const std::string& program, std::vector<std::st
 // would mean that a batch is made whole for an op without a rule.
 const std::set<std::string> kSums{"SumShards", "FusedUpdate"}, kScalars{"FillLike", "NoOp", "Copy"},
     kWeights{"PackWeights"}, kAdam{"AssignAdd"};
+// Whether a step is finite. It reads sums over shards, so one device sums and then updates.
+const std::set<std::string> kChecks{"AllFinite", "Unscale"}, kMomentum{"MomentumUpdate"};
 // Ops that combine moments of shards, and move averages by them.
-const std::set<std::string> kMoments{"CombineMoments", "Sub", "Mul", "AssignSub"};
+const std::set<std::string> kMoments{"CombineMoments", "Sub", "Mul", "AssignSub", "Counted"};
 
 std::set<std::string> joined(std::initializer_list<std::set<std::string>> sets) {
   std::set<std::string> all;
@@ -62,14 +64,14 @@ std::set<std::string> joined(std::initializer_list<std::set<std::string>> sets) 
 
 TEST(SerialOps, OfTheDigitsProgramAreSumsUpdatesAndScalars) {
   EXPECT_THAT(serial_ops("mnist", {"--dropout=0.5"}),
-              IsSubsetOf(joined({kSums, kScalars, kWeights, kAdam})));
+              IsSubsetOf(joined({kSums, kChecks, kScalars, kWeights, kAdam})));
 }
 
 TEST(SerialOps, OfTheBenchmarkedModelsAreSumsUpdatesMomentsAndScalars) {
-  const std::set<std::string> small = joined({kSums, kScalars, kWeights, kAdam});
+  const std::set<std::string> small = joined({kSums, kChecks, kScalars, kWeights, kAdam});
   for (const char* model : {"mnist", "mlp", "gpt"})
     EXPECT_THAT(serial_ops("train_bench", {cat("--model=", model)}), IsSubsetOf(small)) << model;
-  const std::set<std::string> with_moments = joined({kSums, kScalars, kWeights, kMoments});
+  const std::set<std::string> with_moments = joined({kSums, kChecks, kScalars, kWeights, kMoments});
   for (const char* model : {"resnet20", "resnet50"})
     EXPECT_THAT(serial_ops("train_bench", {cat("--model=", model), "--image_size=32"}),
                 IsSubsetOf(with_moments))
@@ -81,7 +83,7 @@ TEST(SerialOps, OfSynchronisedBatchNormAddMomentsOfAllTowers) {
   for (const char* devices : {"cpu:1", "cpu:2"})
     EXPECT_THAT(
         serial_ops("train_bench", {"--model=resnet20", "--batch_norm=synchronised"}, devices),
-        IsSubsetOf(joined({kSums, kScalars, kWeights, kMoments, {"AddN"}})))
+        IsSubsetOf(joined({kSums, kChecks, kScalars, kWeights, kMoments, kMomentum, {"AddN"}})))
         << devices;
 }
 
@@ -89,6 +91,7 @@ TEST(SerialOps, OfClippedGradientsAreTheirNormAndTheUpdates) {
   EXPECT_THAT(serial_ops("train_bench", {"--model=gpt", "--clip_norm=1", "--label_smoothing=0.1"}),
               IsSubsetOf(joined(
                   {kSums,
+                   kChecks,
                    kScalars,
                    kAdam,
                    {"AllReduce", "SumsOfSquares", "GlobalNorm", "ClipFactor", "AdamUpdate"}})));

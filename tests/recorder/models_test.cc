@@ -45,6 +45,7 @@ void train(const ModelSpec& spec, Layout layout, Way way, int steps = 1) {
       .batch_size = way.batch,
       .epochs = steps,
       .precision = way.precision,
+      .on_nonfinite = OnNonfinite::kContinue,  // nothing is computed
       .session = {
           .logical_gpus = layout.logical, .deterministic = way.deterministic, .threads = 2}};
   options.devices.clear();

@@ -23,14 +23,17 @@ Output ModelFunction::operator()(Tower& tower, std::span<const Output> inputs) c
   if (const std::vector<std::string>& named = tower.losses(); !named.empty()) {
     require(!loss, "the model names the losses ", join(named), " and returns ",
             loss ? loss.name() : "", ", too; return {} from a function that names its losses");
-    return tower.loss();
+    return loss;
   }
   require(static_cast<bool>(loss), "the model returned an empty Output instead of a loss");
   require(loss.shape().rank() == 0 && is_floating(loss.dtype()), "the model returned ", loss.type(),
           " '", loss.name(), "' (built at ", loss.node().origin().site,
           ") instead of a scalar loss; use reduce_mean");
-  tower.loss(loss);
-  return tower.loss();
+  return loss;
+}
+
+void ModelFunction::build(Tower& tower, std::span<const Output> inputs) const {
+  if (const Output loss = (*this)(tower, inputs)) tower.loss(loss);
 }
 
 }  // namespace belfry

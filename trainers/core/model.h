@@ -35,10 +35,12 @@ class ModelFunction {
   // The numbers of inputs that it can be called with, ascending.
   std::vector<std::size_t> arities() const;
 
-  // Builds the model, whose loss becomes the tower's, and returns that. Throws InvalidArgument if
-  // the function takes another number of inputs, or returns no Output or anything but a
-  // floating-point scalar; or if it returns one beside the losses that it names.
+  // Calls the function. Throws InvalidArgument if it takes another number of inputs, or returns no
+  // Output or anything but a floating-point scalar; or if it returns one beside the losses that it
+  // names.
   Output operator()(Tower& tower, std::span<const Output> inputs) const;
+  // The same, and what the function returns becomes the loss of the tower.
+  void build(Tower& tower, std::span<const Output> inputs) const;
 
  private:
   using Call = std::function<Output(Tower&, std::span<const Output>)>;

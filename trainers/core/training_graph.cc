@@ -117,7 +117,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       const VariableScope freezing(graph, frozen);
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
-      naming_part("the tower function", [&] { trainer.model(tower, inputs); });
+      naming_part("the tower function", [&] { trainer.model.build(tower, inputs); });
     }
     if (!tower.is_training()) return;
     require_losses(tower, losses, frozen.frozen());

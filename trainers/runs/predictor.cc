@@ -28,7 +28,7 @@ struct Predictor::State {
       std::vector<Output> outputs;
       for (const PredictorInput& input : inputs)
         outputs.push_back(placeholder(t.graph(), input.name, type_of(input), input.shape));
-      model(t, outputs);
+      model.build(t, outputs);
     };
     tower = predict_tower(graph, {.device = device}, build);
     const DeviceSpec devices[] = {device};

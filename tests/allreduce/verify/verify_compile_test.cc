@@ -8,7 +8,9 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/ops/all_finite.h"
 #include "belfry/ops/all_reduce.h"
+#include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/sqrt.h"
@@ -483,6 +485,33 @@ TEST(Verified, TwoTablesOfOneModelAreIndependent) {
   EXPECT_NO_THROW(model.compile(updates));
   for (const Fetch& fetch : model.updates(b)) updates.push_back(fetch);
   EXPECT_NO_THROW(model.compile(updates));
+}
+
+// `own`: each tower asks only for its own gradients.
+std::vector<Fetch> updates_if_finite(TwoVariables& model, const GradientTable& combined, bool own) {
+  const Output scale = constant(model.graph, 1.0);
+  std::vector<Output> finite;
+  for (const auto& row : model.rows) finite.push_back(all_finite({{row[0].value, row[1].value}}));
+  std::vector<Fetch> updates;
+  for (int t = 0; t < combined.towers(); ++t)
+    for (const Gradient& g : combined.row(t)) {
+      const ColocateWith beside(g.variable.ref());
+      const Output one = finite[static_cast<std::size_t>(t)];
+      const Unscaling by = unscale(scale, own ? std::vector{one} : finite);
+      updates.emplace_back(
+          sgd_update(g.variable, {g.value, by.factor}, constant(model.graph, 1.0)));
+    }
+  return updates;
+}
+
+TEST(Verified, AllTowersSkipAnUpdateOrNone) {
+  TwoVariables model(2);
+  const GradientTable combined = model.reduce("collective");
+  EXPECT_NO_THROW(model.compile(updates_if_finite(model, combined, false)));
+  EXPECT_THAT([&] { model.compile(updates_if_finite(model, combined, true)); },
+              testing::ThrowsMessage<InvalidArgument>(
+                  testing::AllOf(testing::HasSubstr("by the result of AllFinite"),
+                                 testing::HasSubstr("the copies would differ from then on"))));
 }
 
 TEST(Verified, SoftPlacementMayPutTowersTogether) {

@@ -38,7 +38,7 @@ bool wakes_others(std::int64_t elements, bool all_workers = false) {
   Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = all_workers});
   Trace trace;
   session.run(fetches, {}, {.trace = &trace});
-  return trace.str().find("\"workers\"") != std::string::npos;
+  return trace.str().find("\"name\":\"workers\"") != std::string::npos;
 }
 
 TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
@@ -152,7 +152,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) 
   const Tensor ones({kElements}, std::vector<float>(kElements, 1));
   Trace trace;
   step.run(std::vector{ones, ones}, {.trace = &trace});
-  EXPECT_THAT(trace.str(), Not(HasSubstr("\"workers\"")));
+  EXPECT_THAT(trace.str(), Not(HasSubstr("\"name\":\"workers\"")));
   session.write(made.w[1], ones);
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
@@ -165,7 +165,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) 
   });
   step.run(std::vector{ones, ones}, {.trace = &trace});
   EXPECT_TRUE(helped);
-  EXPECT_THAT(trace.str(), HasSubstr("\"workers\""));
+  EXPECT_THAT(trace.str(), HasSubstr("\"name\":\"workers\""));
 }
 
 TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
