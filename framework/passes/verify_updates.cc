@@ -141,14 +141,14 @@ class UpdateChecks {
     return lists_.one({all_.size() + conditions_.size() - 1, 0, false});
   }
 
-  std::string described(const Part& part) const {
+  std::string described(const Part& part, bool with_tower) const {
     if (part.gradient >= all_.size())
       return cat("result of ", conditions_[part.gradient - all_.size()]->describe());
     const CombinedGradient& used = all_[part.gradient];
     const Output value = (part.combined ? used.results : used.gradients)[part.tower];
     return cat(part.combined ? "combined " : "", "gradient of variable ",
                used.variables[part.tower].describe(),
-               part.combined ? "" : cat(" of tower ", part.tower), ", ", value.node().describe());
+               with_tower ? cat(" of tower ", part.tower) : "", ", ", value.node().describe());
   }
 
   // Null if the output is not an end.
@@ -198,7 +198,7 @@ class UpdateChecks {
                                 all_[part.gradient].gradients[part.tower].node().describe(),
                                 ", which was combined with those of other towers; apply what "
                                 "reduce() returns"));
-    throw InvalidArgument(what + described(part));
+    throw InvalidArgument(what + described(part, true));
   }
 
   // Equal copies must stay equal: a step updates all of them the same way, or none. A write that
@@ -269,8 +269,8 @@ class UpdateChecks {
       if (std::ranges::binary_search(of_u, part)) continue;
       throw InvalidArgument(cat(update_of(g, t).node->describe(), " updates variable ",
                                 all_[g].variables[t].describe(), " of tower ", t, " by the ",
-                                described(part), ", too, but ", update_of(g, u).node->describe(),
-                                " on tower ", u,
+                                described(part, !part.combined), ", too, but ",
+                                update_of(g, u).node->describe(), " on tower ", u,
                                 " does not; the copies would differ from then on"));
     }
   }
