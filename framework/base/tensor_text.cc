@@ -1,7 +1,9 @@
 // Tensor::str(): the notation of numpy 1.14 and later, with its default options.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "belfry/framework/base/tensor.h"
 
@@ -193,10 +195,29 @@ class Printer {
   std::size_t next_ = 0;
 };
 
+float wide(std::uint16_t half, DType dtype) {
+  if (dtype == DType::kBF16) return std::bit_cast<float>(std::uint32_t{half} << 16);
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  const float size = exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
+                     : exponent == 0
+                         ? std::ldexp(static_cast<float>(fraction), -24)
+                         : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+  return half >> 15 ? -size : size;
+}
+
+Tensor in_f32(const Tensor& halves) {
+  std::vector<std::uint16_t> bits(static_cast<std::size_t>(halves.elements()));
+  std::memcpy(bits.data(), halves.raw(), halves.bytes());
+  std::vector<float> values;
+  for (const std::uint16_t each : bits) values.push_back(wide(each, halves.dtype()));
+  return Tensor(halves.shape(), values);
+}
+
 }  // namespace
 
 std::string Tensor::str() const {
   if (elements_ == 0) return "[]";
+  if (is_half(dtype_)) return in_f32(*this).str();
   if (shape_.rank() > 0) return Printer(*this).axis_text(0, kLineWidth);
   return visit_any(dtype_, [&](auto zero) -> std::string {
     using T = decltype(zero);

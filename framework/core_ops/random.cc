@@ -53,7 +53,9 @@ KernelRun random_kernel(const KernelPlan& plan, Draw draw, bool plainly) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const auto fill = plainly ? draw_plainly<Draw, T> : draw_fast<Draw, T>;
     return [key, row, draw, fixed, fill](const KernelPointers& p) {
-      fill(draw, key, fixed ? 0 : p.step(), p.first_row() * row, p.begin(), p.end(), p.output<T>());
+      const std::int64_t before = fixed ? static_cast<std::int64_t>(p.step()) : 0;
+      fill(draw, key, fixed ? 0 : p.step(), (before + p.first_row()) * row, p.begin(), p.end(),
+           p.output<T>());
     };
   });
 }

@@ -14,14 +14,16 @@ struct RandomUniformOptions {
   Shape shape;
   double low = 0, high = 1;
   DType dtype = DType::kF32;
-  bool fixed = false;  // the same in each step
+  // Of samples that are not trained: the step is no key, but the number of the first sample.
+  bool fixed = false;
 };
 
 struct RandomNormalOptions {
   Shape shape;
   double stddev = 1;
   DType dtype = DType::kF32;
-  bool fixed = false;  // the same in each step
+  // Of samples that are not trained: the step is no key, but the number of the first sample.
+  bool fixed = false;
 };
 
 // Numbers in [low, high). `shape` must be known. f32 and f64. Each tower draws its own: for initial

@@ -28,13 +28,15 @@ std::string arguments() { return data() + " --global_batch_size=32 --max_steps=5
 
 Finished shell(const std::string& command) { return run_program("/bin/sh", {"-c", command}); }
 
-// The line "params_hash ..." in the output of a program.
-std::string hash_in(const Finished& finished) {
-  const std::size_t at = finished.output.find("params_hash");
+// The rest of the line after `text` in the output of a program.
+std::string rest_after(const std::string& text, const Finished& finished) {
+  const std::size_t at = finished.output.find(text);
   EXPECT_NE(at, std::string::npos) << finished.output << finished.errors;
-  return at == std::string::npos ? ""
-                                 : finished.output.substr(at, finished.output.find('\n', at) - at);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + text.size();
+  return finished.output.substr(begin, finished.output.find('\n', begin) - begin);
 }
+std::string hash_in(const Finished& finished) { return rest_after("params_hash", finished); }
 
 // Starts processes that talk by TCP. Rank 0 prints.
 std::string by_tcp(int size, const std::string& arguments, int port,
@@ -64,10 +66,11 @@ TEST(Processes, ByTcpGiveTheHashOfOne) {
 
 TEST(Processes, DrawTheNoiseOfOne) {
   const std::string vae = BELFRY_BIN_DIR "/vae";
-  const std::string alone = hash_in(shell(vae + " --devices=cpu:4" + arguments()));
+  const Finished one = shell(vae + " --devices=cpu:4" + arguments());
   const Finished two = shell(by_tcp(2, arguments() + " --devices=cpu:2", free_port(), vae));
   EXPECT_EQ(two.status, 0) << two.errors;
-  EXPECT_EQ(hash_in(two), alone);
+  EXPECT_EQ(hash_in(two), hash_in(one));
+  EXPECT_EQ(rest_after("\n  loss", two), rest_after("\n  loss", one)) << "of the evaluation, too";
 }
 
 bool has_mpi() {

@@ -34,7 +34,8 @@ std::int64_t samples_of(const Dataset& data, const Evaluator::Options& options) 
 
 Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
                      const Options& options)
-    : predictors_(predictors),
+    : session_(session),
+      predictors_(predictors),
       data_(data),
       batches_(samples_of(data, options), options.global_batch, options.shards, options.towers),
       gatherer_(data, options.data_workers, "the test data", options.global_batch),
@@ -67,7 +68,11 @@ void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
     gatherer_.gather({},
                      batches_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
                      std::span(shot.memory).subspan(p * fields, fields));
+  // Random numbers of samples go by the number of the first one (RandomNormalOptions::fixed).
+  const std::uint64_t step = session_.step();
+  session_.set_step(static_cast<std::uint64_t>(first));
   shot.step->run(shot.inputs);
+  session_.set_step(step);
   std::size_t fetch = 0;
   for (std::size_t p = 0; p < shot.predictors; ++p)
     for (const MetricNumbers::Part& part : totals_.numbers().parts()) {

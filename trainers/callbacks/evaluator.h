@@ -75,6 +75,7 @@ class Evaluator {
   void add(std::vector<Block>& blocks, Values& own);
   bool takes(std::size_t process, const EvaluationPlan::Run& run, std::int64_t block) const;
 
+  Session& session_;
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan batches_;

@@ -33,9 +33,9 @@ constexpr char kLongSum[] =
     "the terms are finite, and their sum is not; take a mean, or scale them";
 
 constexpr OpAdvice kAdvice[] = {
-    {"Log", "log(x) needs x > 0; add a small number to x, or limit it with clip()",
+    {"Log", "log(x) needs x > 0; log(relu(x) + 1e-6) is finite, for instance",
      "the gradient of log(x) is 1 / x; keep x away from 0 by a small number that is added"},
-    {"Sqrt", "sqrt(x) needs x >= 0; limit x with clip()",
+    {"Sqrt", "sqrt(x) needs x >= 0; sqrt(relu(x) + 1e-6) is finite, for instance",
      "the gradient of sqrt(x) is infinite at x = 0; add a small number to x"},
     {"Div", "it divides by 0, or by too small a number; add a small number to the divisor",
      "the gradient of a quotient divides by the divisor once more; keep it away from 0"},

@@ -151,6 +151,11 @@ std::optional<LossScaleState> BuiltTraining::loss_scale() {
                         .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
 }
 
+bool BuiltTraining::undoes_bad_steps() const {
+  const bool moves = batches_.batches_per_step() > 1 && !nodes_.towers[0].moments.empty();
+  return guards() && nodes_.losses.size() == 1 && !moves;
+}
+
 bool BuiltTraining::guards() const {
   const std::vector<StepNodes>& steps = nodes_.losses[0].steps;
   return options_.on_nonfinite != OnNonfinite::kContinue && !steps.empty() && steps[0].applied;

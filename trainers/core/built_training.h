@@ -66,6 +66,9 @@ class BuiltTraining {
   int shards_by_default() const { return default_shards_; }
   // Whether a step that is not finite changes nothing (OnNonfinite).
   bool guards() const;
+  // Whether everything is then as before the step. Not so if several losses take turns, or if batch
+  // norm's averages have moved by an earlier batch of the step.
+  bool undoes_bad_steps() const;
   // The state of the loss scale; none unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 

@@ -45,9 +45,11 @@ struct Callback {
   virtual void after_step(Trainer&, const StepInfo&) {}
   // Before after_step(), if the loss or gradients of step `info.step` are not finite, so that it
   // has changed nothing, and the options ask to stop or to restore. `info.step` steps are complete.
-  // A callback that saves returns its newest checkpoint; it first saves this state if the training
-  // is to stop. "": there is none.
-  virtual std::string after_bad_step(Trainer&, const StepInfo&) { return ""; }
+  // A callback that saves returns its newest checkpoint, "" for none. It first saves this state if
+  // the training `stops`.
+  virtual std::string after_bad_step(Trainer&, const StepInfo&, [[maybe_unused]] bool stops) {
+    return "";
+  }
   // After the last step of epoch `info.epoch`; `info.step` steps are complete. A run that resumes
   // from the save of an epoch first calls the callbacks of phase kSave and later ones again: they
   // were called after that save, so it has nothing of what they did.

@@ -90,7 +90,7 @@ std::string Divergence::str() const {
   const std::string which = loss_name.empty() ? "the loss" : cat("the loss '", loss_name, "'");
   std::string text;
   if (loss_since && std::isfinite(loss))
-    text = cat("gradients of step ", *loss_since, " are not finite, though its loss is ",
+    text = cat("gradients of step ", *loss_since, " are not finite, though ", which, " is ",
                significant(loss));
   else if (loss_since && *loss_since == steps)
     text = cat(which, " of step ", steps, " is ", significant(loss));
@@ -119,16 +119,12 @@ Diverged::Diverged(Divergence found)
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   Divergence found{.loss = record.metric("loss"),
                    .loss_since = record.watch().losses().not_finite_since(),
-                   .changed = !built.guards() || !built.options().losses.empty(),
+                   .changed = !built.undoes_bad_steps(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
   if (found.loss_since) found.bad = record.watch().bad_value();
-  for (const LossOptions& of : built.options().losses)
-    if (const double loss = record.metric(of.loss); !std::isfinite(loss)) {
-      found.loss = loss;
-      found.loss_name = of.loss;
-      break;
-    }
+  if (found.loss_since) found.loss_name = record.watch().bad_loss();
+  if (!found.loss_name.empty()) found.loss = record.metric(found.loss_name);
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;

@@ -46,8 +46,10 @@ void DivergenceWatch::begin() {
 void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
   const bool found_once = bad_value_ && built_.options().on_nonfinite == OnNonfinite::kSkip;
   if (found_once || (!built_.guards() && !built_.nodes().loss_scale)) return;
-  bad_value_ =
-      find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1);
+  // A step of several batches is not finite if one of them was.
+  if (auto found =
+          find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1))
+    bad_value_ = std::move(found);
 } catch (const Error& error) {
   log_warning("the step is not finite, and the op that is to blame was not found: ", error.what());
 }
@@ -55,6 +57,7 @@ void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) t
 // The step is run again, and data are looked at, only then: that takes time.
 void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool finite) {
   if (finite || losses_.not_finite_since()) return;
+  bad_loss_ = built_.nodes().losses[loss].name;
   look_for_bad_value(batch, loss);
   if (!suspects_.input.empty()) return;
   suspects_.input =
@@ -92,6 +95,7 @@ void DivergenceWatch::skip_step(double loss, const std::string& what) {
     log_warning(std::isfinite(loss)
                     ? cat("gradients of step ", progress_.steps() + 1, " are not finite")
                     : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
+                bad_loss_.empty() ? "" : cat(", by its part '", bad_loss_, "'"),
                 suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
                 bad_value_ ? cat(": ", bad_value_->text()) : "", ": ", what, " (",
                 the_option("on_nonfinite"), "); steps that follow are counted without a warning");

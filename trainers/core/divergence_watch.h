@@ -22,6 +22,8 @@ class DivergenceWatch {
   const Suspects& suspects() const { return suspects_; }
   // Where the last step that was not finite went wrong; none if that is not known.
   const std::optional<BadValue>& bad_value() const { return bad_value_; }
+  // Of several losses, the name of the one that was last not finite; else "".
+  const std::string& bad_loss() const { return bad_loss_; }
   // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
@@ -56,6 +58,7 @@ class DivergenceWatch {
   SkipWatch skips_;
   Suspects suspects_;
   std::optional<BadValue> bad_value_;
+  std::string bad_loss_;
   std::int64_t skipped_before_ = 0;  // updates by f16, before the first step of this run
   std::int64_t skipped_ = 0;
   bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;

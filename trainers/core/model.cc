@@ -25,6 +25,7 @@ Output ModelFunction::operator()(Tower& tower, std::span<const Output> inputs) c
             loss ? loss.name() : "", ", too; return {} from a function that names its losses");
     return loss;
   }
+  if (!loss && tower.loss()) return loss;
   require(static_cast<bool>(loss), "the model returned an empty Output instead of a loss");
   require(loss.shape().rank() == 0 && is_floating(loss.dtype()), "the model returned ", loss.type(),
           " '", loss.name(), "' (built at ", loss.node().origin().site,

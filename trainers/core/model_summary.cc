@@ -126,16 +126,17 @@ std::string line_of(const std::string& name, const std::string& output, std::int
 }  // namespace
 
 double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step) {
-  std::vector<const Node*> ends;
-  if (built.tower_ops.empty())
-    for (const TrainedLoss& loss : built.losses) ends.push_back(loss.steps[0].train_op);
-  else
-    ends.assign(built.tower_ops.begin(), built.tower_ops.end());
-  double sum = 0;
   const std::vector<Node*> copies = built.towers[0].graph->nodes(kRecomputed);
   const std::set<const Node*> again(copies.begin(), copies.end());
-  for (const Node* const node : made_of(ends, true))
-    if (!again.contains(node)) sum += multiply_adds(*node);
+  double sum = 0;
+  const auto add = [&](const std::vector<const Node*>& ends) {
+    for (const Node* const node : made_of(ends, true))
+      if (!again.contains(node)) sum += multiply_adds(*node);
+  };
+  if (!built.tower_ops.empty())
+    add({built.tower_ops.begin(), built.tower_ops.end()});
+  else
+    for (const TrainedLoss& loss : built.losses) add({loss.steps[0].train_op});  // one run each
   return sum * static_cast<double>(batches_per_step);
 }
 

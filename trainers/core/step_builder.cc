@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/step_builder.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -118,10 +119,16 @@ class StepBuilder {
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           how.unscaling.applied,
-                                          {.growth_steps = trainer_.loss_scale.growth_steps}));
+                                          {.growth_steps = trainer_.loss_scale.growth_steps *
+                                                           runs_per_step()}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
+  }
+
+  // Several losses have a run each, and share the loss scale.
+  std::int64_t runs_per_step() const {
+    return std::max<std::int64_t>(std::ssize(options_.trainer.losses), 1);
   }
 
   // What a step must have finite to update anything.

@@ -48,12 +48,17 @@ void require_names(const Tower& tower, std::span<const LossOptions> losses) {
             "', and nothing says how it is trained: state its variables and optimizer (losses)");
 }
 
-void require_variables(const LossOptions& loss, const std::vector<Variable>& trainables) {
+void require_variables(const LossOptions& loss, const Tower& tower) {
+  const std::vector<Variable> trainables = tower.trainables();
   for (const std::string& pattern : loss.variables) {
     const auto is_like = [&](const Variable& v) {
       return fits(pattern, v.logical_name(), v.shape());
     };
     if (std::ranges::any_of(trainables, is_like)) continue;
+    require_option<OptionMistake>(!std::ranges::any_of(tower.variables(), is_like), "group",
+                                  " freezes all variables of the loss '", loss.loss, "' ('",
+                                  shown(pattern),
+                                  "'); leave some, or train the other losses alone");
     std::vector<std::string> names;
     for (const Variable& v : trainables) names.emplace_back(v.logical_name());
     throw InvalidArgument(cat("the loss '", loss.loss, "' trains the variables '", shown(pattern),
@@ -133,9 +138,8 @@ void require_losses(const Tower& tower, std::span<const LossOptions> losses,
   }
   require_names(tower, losses);
   if (losses[0].loss.empty()) return;
-  const std::vector<Variable> trainables = tower.trainables();
-  for (const LossOptions& loss : losses) require_variables(loss, trainables);
-  for (const Variable& v : trainables) require_one_loss(v, losses);
+  for (const LossOptions& loss : losses) require_variables(loss, tower);
+  for (const Variable& v : tower.trainables()) require_one_loss(v, losses);
 }
 
 Output value_of_loss(const LossOptions& loss, const std::vector<TowerMetric>& metrics,

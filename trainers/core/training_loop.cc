@@ -9,6 +9,8 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/group/processes.h"
@@ -335,16 +337,28 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
   if (finite || !built_.guards()) return watch.look_at_step(loss, finite);
   if (policy == OnNonfinite::kSkip) return watch.skip_step(loss, "this step changes nothing");
   compare_processes(progress_.steps());  // the variables may be saved
-  std::string newest;
-  call("after_bad_step", step.step + 1, [&](Callback& c) {
-    if (const std::string path = c.after_bad_step(trainer_, step); !path.empty()) newest = path;
-  });
-  newest = of_any_process(built_.processes(), newest);
   const int most = built_.options().on_nonfinite_restores;
-  if (policy == OnNonfinite::kStop || newest.empty() || restores_ == most)
+  std::string newest;
+  const auto tell_callbacks = [&](bool stops) {
+    call("after_bad_step", step.step + 1, [&](Callback& c) {
+      if (const std::string path = c.after_bad_step(trainer_, step, stops); !path.empty())
+        newest = path;
+    });
+    newest = of_any_process(built_.processes(), newest);
+  };
+  if (policy == OnNonfinite::kRestore && restores_ < most) tell_callbacks(false);
+  if (newest.empty()) {
+    if (policy == OnNonfinite::kRestore && built_.graph().process().rank == 0)
+      log_warning(restores_ < most ? "there is no checkpoint yet to restore"
+                                   : cat("variables were restored as often as ",
+                                         option_name("on_nonfinite_restores"), " allows"));
+    tell_callbacks(true);
     return watch.look_at_step(loss, finite);
+  }
+  const std::uint64_t runs = built_.session().step();  // random numbers go on, too
   restore_checkpoint(built_.session(), newest, local_file_system(),
                      {.optional = loss_scale_names(), .strict = true});
+  built_.session().set_step(runs);
   ++restores_;
   watch.skip_step(loss, cat("the variables are those of ", newest, " again"));
 }

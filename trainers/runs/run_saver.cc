@@ -125,14 +125,11 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
 }
 
 // A model that had gone bad before is not saved.
-std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info) {
+std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, bool stops) {
   const DivergenceWatch& watch = trainer.record().watch();
   const bool good = watch.suspects().large_update.empty() && watch.losses().growth().empty();
   try {
-    // Of several losses, those before the one that is not finite have changed variables.
-    const TrainerOptions& options = trainer.built().options();
-    const bool unchanged = options.losses.empty();
-    if (options.on_nonfinite == OnNonfinite::kStop && info.step > 0 && good && unchanged)
+    if (stops && info.step > 0 && good && trainer.built().undoes_bad_steps())
       save(trainer, info.step);
     settle(trainer);
   } catch (const Diverged&) {  // the variables had gone bad before; the step says so

@@ -87,7 +87,7 @@ class RunSaver final : public Callback {
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
-  std::string after_bad_step(Trainer& trainer, const StepInfo& info) override;
+  std::string after_bad_step(Trainer& trainer, const StepInfo& info, bool stops) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_metrics(Trainer& trainer, const StepInfo& info,
                      const std::vector<NamedValue>& metrics) override;

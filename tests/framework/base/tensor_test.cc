@@ -37,6 +37,22 @@ TEST(Tensor, PrintsScalarsWithAllTheirDigits) {
   EXPECT_EQ(Tensor(std::int32_t{-3}).str(), "-3");
 }
 
+TEST(Tensor, PrintsHalves) {
+  const auto f16 = [](std::vector<std::uint16_t> bits) {
+    Tensor halves({std::ssize(bits)}, DType::kF16);
+    std::memcpy(halves.mutable_raw(), bits.data(), halves.bytes());
+    return halves.str();
+  };
+  EXPECT_EQ(f16({0x3800, 0xc000}), "[ 0.5 -2. ]");
+  EXPECT_EQ(f16({0x7bff}), "[65504.]");
+  EXPECT_EQ(f16({0x0001}), "[5.9604645e-08]");
+  EXPECT_EQ(f16({0x7c00}), Tensor({1}, std::vector{INFINITY}).str());
+  Tensor scalar({}, DType::kBF16);
+  const std::uint16_t bits = 0x3dcd;
+  std::memcpy(scalar.mutable_raw(), &bits, sizeof bits);
+  EXPECT_EQ(scalar.str(), "0.10009766");
+}
+
 TEST(Tensor, BreaksLongLinesAndPrintsTheEdgesOfLongAxes) {
   std::vector<std::int32_t> many(1001);
   std::iota(many.begin(), many.end(), 0);

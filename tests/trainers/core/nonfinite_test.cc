@@ -86,12 +86,14 @@ class Steps final : public Callback {
  public:
   void before_step(Trainer& trainer, const StepInfo&) override {
     before.push_back(state_of(trainer));
+    runs.push_back(trainer.session().step());
   }
   void after_step(Trainer& trainer, const StepInfo& info) override {
     if (state_of(trainer) == before.back()) unchanged.push_back(info.step);
   }
   std::vector<State> before;
   std::vector<std::int64_t> unchanged;
+  std::vector<std::uint64_t> runs;  // keys of random numbers
 };
 
 struct Case {
@@ -357,6 +359,8 @@ TEST_F(NonfiniteRun, TakesTheVariablesOfTheNewestCheckpoint) {
       restored += steps->before[step + 1] == newest;
     }
     EXPECT_EQ(restored, 2u);
+    for (std::size_t step = 0; step < steps->runs.size(); ++step)
+      EXPECT_EQ(steps->runs[step], step) << "no random number comes again";
     EXPECT_EQ(report()["skipped_steps"], 2);
   }
 }
@@ -368,12 +372,16 @@ TEST_F(NonfiniteRun, RestoresOnlySoOften) {
   EXPECT_EQ(done.code, 1);
   EXPECT_THAT(done.error, HasSubstr("training diverged: the loss of step "));
   EXPECT_GT(report()["steps"], 8) << "the second one, in the second epoch";
+  EXPECT_THAT(done.error, HasSubstr("variables were restored as often as --on_nonfinite_restores "
+                                    "allows"));
   // Without a save there is nothing to restore.
   std::filesystem::remove_all(run_);
   const TrainResult none =
       run_train({dir_, "--on_nonfinite=restore", "--save_every_epochs=0"}, recipe(kNaN));
   EXPECT_EQ(none.code, 1);
-  EXPECT_THAT(none.error, HasSubstr("training diverged: the loss of step "));
+  EXPECT_THAT(none.error, AllOf(HasSubstr("there is no checkpoint yet to restore"),
+                                HasSubstr("training diverged: the loss of step ")));
+  EXPECT_TRUE(std::filesystem::exists(run_ + "/checkpoints/latest")) << "nothing good is lost";
 }
 
 // The first process alone saves, and all read. One of them has the bad sample.
