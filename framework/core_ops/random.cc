@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/random.h"
 
+#include <cmath>
 #include <span>
 
 #include "belfry/framework/base/fnv1a.h"
@@ -9,11 +10,22 @@
 namespace belfry {
 namespace {
 
+void require_range(const ShapeContext& c, const RandomUniformOptions& options) {
+  c.require(std::isfinite(options.low) && std::isfinite(options.high) &&
+                options.low <= options.high,
+            "numbers from ", options.low, " to ", options.high, " cannot be drawn");
+}
+void require_range(const ShapeContext& c, const RandomNormalOptions& options) {
+  c.require(options.stddev >= 0 && std::isfinite(options.stddev),
+            "the standard deviation must be a finite number >= 0, not ", options.stddev);
+}
+
 template <class RandomOptions>
 OutputTypes random_shape(const ShapeContext& c) {
   const auto& options = c.options<RandomOptions>();
   c.require(is_floating(options.dtype), "random numbers are floating point, not ",
             name_of(options.dtype));
+  require_range(c, options);
   c.require(options.shape.is_fully_known(), "shape ", options.shape, " must be known");
   if (c.inputs() == 0) return {{options.shape, options.dtype}};
   c.require(c.input(0).rank() > 0, "needs a batch of samples, not a scalar");

@@ -18,7 +18,14 @@ namespace {
 constexpr const char* kNoTrace =
     "this is no trace that Belfry has written (--trace_file, --trace_steps)";
 
-double seconds_of(const JsonValue& event, const char* key) { return event.at(key).number() * 1e-6; }
+constexpr double kMost = 1e24;  // of any number
+
+// Throws InvalidArgument for what no launch has.
+double number_of(const JsonValue& object, const char* key) {
+  const double number = object.at(key).number();
+  require(0 <= number && number <= kMost, key, " is ", number);
+  return number;
+}
 
 // The time that intervals cover together, which may overlap.
 double covered(std::vector<std::pair<double, double>> intervals) {
@@ -84,7 +91,7 @@ class TraceReader {
     const JsonValue& args = event.at("args");
     const JsonValue* const phase = args.find("phase");
     if (!phase) return;  // a feed or a variable, which is no launch
-    const double from = seconds_of(event, "ts"), time = seconds_of(event, "dur");
+    const double from = event.at("ts").number() * 1e-6, time = number_of(event, "dur") * 1e-6;
     begin_ = std::min(begin_, from);
     end_ = std::max(end_, from + time);
     const JsonValue* const device = args.find("device");  // a worker's part of a launch has none
@@ -96,8 +103,8 @@ class TraceReader {
     TraceSum sum{.seconds = time};
     if (device) {
       sum.calls = 1;
-      sum.flops = args.at("flops").number();
-      sum.bytes = args.at("bytes").number();
+      sum.flops = number_of(args, "flops");
+      sum.bytes = number_of(args, "bytes");
       if (made_.peak && made_.peak->on_gpus == on_gpu) sum.floor = sum.flops / made_.peak->flops;
     }
     add(sum, args);

@@ -1,7 +1,10 @@
 #include "belfry/framework/base/tensor.h"
 
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <numeric>
+#include <vector>
 
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"

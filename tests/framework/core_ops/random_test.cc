@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/kernels/counter.h"
@@ -125,6 +126,16 @@ TEST(RandomNumbers, HaveTheSameBitsOnEveryInstructionSet) {
   expect_same_bits_everywhere<functors::Normal, double>({0.3});
   expect_same_bits_everywhere<functors::Uniform, float>({-0.1, 0.7});
   expect_same_bits_everywhere<functors::Uniform, double>({-0.1, 0.7});
+}
+
+TEST(RandomNumbers, HaveARange) {
+  Graph graph;
+  EXPECT_THAT([&] { random_normal(graph, {2}, -1); },
+              testing::ThrowsMessage<InvalidArgument>(testing::HasSubstr(
+                  "the standard deviation must be a finite number >= 0, not -1")));
+  EXPECT_THAT([&] { random_uniform(graph, {2}, 1, 0); },
+              testing::ThrowsMessage<InvalidArgument>(
+                  testing::HasSubstr("numbers from 1 to 0 cannot be drawn")));
 }
 
 TEST(RandomNumbers, UnitsAreExact) {

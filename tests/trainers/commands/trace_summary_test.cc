@@ -133,6 +133,9 @@ TEST(TraceSummary, RefusesWhatIsNoTraceAndNamesTheLine) {
   EXPECT_THAT(refusal(trace("[2]", {R"({"ph":"X","args":{}})", R"({"ph":"X","cut)"})),
               AllOf(HasSubstr("line 5: "), HasSubstr(kNone), HasSubstr("or it is damaged")));
   EXPECT_THAT(refusal(trace("7", {})), HasSubstr("line 2: "));
+  EXPECT_THAT(refusal(trace("[2]", {launch("Relu", 0, -5, "forward", "fc0")})), HasSubstr(kNone));
+  EXPECT_THAT(refusal(trace("[2]", {launch("Relu", 0, 5, "forward", "fc0", kCpu, 1e300)})),
+              HasSubstr(kNone));
   const std::string whole = two_workers();
   EXPECT_THAT(refusal(whole.substr(0, whole.size() - 3)),
               HasSubstr("the trace is incomplete: its end is missing"));
