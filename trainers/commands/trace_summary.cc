@@ -18,12 +18,12 @@ namespace {
 constexpr const char* kNoTrace =
     "this is no trace that Belfry has written (--trace_file, --trace_steps)";
 
-constexpr double kMost = 1e24;  // of any number
+constexpr double kMostOfALaunch = 1e24;  // of any number
 
 // Throws InvalidArgument for what no launch has.
 double number_of(const JsonValue& object, const char* key) {
   const double number = object.at(key).number();
-  require(0 <= number && number <= kMost, key, " is ", number);
+  require(0 <= number && number <= kMostOfALaunch, key, " is ", number);
   return number;
 }
 
