@@ -11,9 +11,8 @@ namespace belfry {
 namespace {
 
 void require_range(const ShapeContext& c, const RandomUniformOptions& options) {
-  c.require(
-      std::isfinite(options.low) && std::isfinite(options.high) && options.low <= options.high,
-      "numbers from ", options.low, " to ", options.high, " cannot be drawn");
+  c.require(options.low <= options.high, "numbers from ", options.low, " to ", options.high,
+            " cannot be drawn");
 }
 void require_range(const ShapeContext& c, const RandomNormalOptions& options) {
   c.require(options.stddev >= 0 && std::isfinite(options.stddev),

@@ -167,23 +167,24 @@ QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// y[i] = draw.number(key, *step, first + i). With fixed_row, the length of a row, *step rows come
-// before the first one instead.
+// y[i] = draw.number(key, *step, first + i). If fixed, the step is no key, but *step rows come
+// first.
 template <class Draw, class T>
 struct RandomNumbers {
   using Shared = Nothing;
   Draw draw;
   std::uint64_t key;
   const std::uint64_t* step;
-  std::int64_t fixed_row, first, begin, end;
+  bool fixed;
+  std::int64_t row, first, begin, end;
   T* y;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
       if (i >= end) return;
-      const std::uint64_t before = static_cast<std::uint64_t>(fixed_row) * *step;
-      y[i] = draw.template number<T>(key, fixed_row > 0 ? 0 : *step,
+      const std::uint64_t before = fixed ? static_cast<std::uint64_t>(row) * *step : 0;
+      y[i] = draw.template number<T>(key, fixed ? 0 : *step,
                                      before + static_cast<std::uint64_t>(first + i));
     });
   }
@@ -198,9 +199,9 @@ QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> QueueRun {
     return [=](const KernelPointers& p, KernelQueue& queue) {
-      const RandomNumbers<Draw, T> kernel{
-          draw,      key,     queue.step(), fixed ? row : 0, p.first_row() * row,
-          p.begin(), p.end(), p.output<T>()};
+      const RandomNumbers<Draw, T> kernel{draw,      key,     queue.step(),
+                                          fixed,     row,     p.first_row() * row,
+                                          p.begin(), p.end(), p.output<T>()};
       launch(queue, kernel, grid_for(p.end() - p.begin()));
     };
   });

@@ -53,7 +53,7 @@ TEST(Tensor, PrintsHalves) {
   Tensor scalar({}, DType::kBF16);
   const std::uint16_t bits = 0x3dcd;
   std::memcpy(scalar.mutable_raw(), &bits, sizeof bits);
-  EXPECT_EQ(scalar.str(), "0.10009766");
+  EXPECT_EQ(scalar.str(), "0.100097656");
 }
 
 TEST(Tensor, BreaksLongLinesAndPrintsTheEdgesOfLongAxes) {

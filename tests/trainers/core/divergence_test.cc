@@ -156,7 +156,7 @@ TEST_F(DivergenceTest, BlamesNoRateIfNothingHadGrown) {
   EXPECT_EQ(report()["steps"], 1);
   EXPECT_THAT(
       result.error,
-      AllOf(HasSubstr("gradients of step 1 are not finite, though its loss is "),
+      AllOf(HasSubstr("gradients of step 1 are not finite, though the loss is "),
             HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at divergence_test.cc:"),
             HasSubstr("which makes the gradient of 'fc9/W' not finite"),
             HasSubstr("the gradient of sqrt(x) is infinite at x = 0"), Not(HasSubstr("rate"))));

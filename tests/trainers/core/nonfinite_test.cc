@@ -144,7 +144,7 @@ TEST(NonfiniteStep, ChangesNothingAndEndsTheTraining) {
     const std::string number = cat(steps->before.size());
     EXPECT_THAT(error, HasSubstr("; this step changed no variable"));
     EXPECT_THAT(error, HasSubstr(spice == kSteep ? cat("gradients of step ", number,
-                                                       " are not finite, though its loss is ")
+                                                       " are not finite, though the loss is ")
                                                  : cat("the loss of step ", number, " is nan")));
   }
 }
