@@ -124,7 +124,8 @@ Output dropout(Tower& tower, Output x, double rate, At at = {});
 // values do not matter. They depend only on (graph seed, logical name, step, row of the batch of
 // all towers), so any number of devices and processes draws the same. No gradient passes. Towers
 // that do not train draw, too, but by the number of the sample in the data instead of step and row:
-// what an evaluation finds depends on the weights alone. random_normal(tower.graph(), shape) differs between towers instead.
+// what an evaluation finds depends on the weights alone. random_normal(tower.graph(), shape)
+// differs between towers instead.
 Output random_normal(Tower& tower, Output samples, Shape shape, double stddev = 1,
                      DType dtype = DType::kF32, At at = {});
 Output random_uniform(Tower& tower, Output samples, Shape shape, double low = 0, double high = 1,

@@ -1,6 +1,5 @@
 #include "belfry/trainers/core/loss_scaling.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -80,9 +79,15 @@ std::vector<Output> initial_gradients(const LossScale& scale, Output loss, doubl
   return {fill_like(loss, without_scale, At("initial_gradient", site))};
 }
 
+std::string optimizer_without_factor(const TrainerOptions& options) {
+  for (const Optimizer& optimizer : options.optimizers())
+    if (!optimizer.takes_loss_scale()) return optimizer.name();
+  return "";
+}
+
 bool guards_steps(const TrainerOptions& options) {
   return options.on_nonfinite != OnNonfinite::kContinue &&
-         std::ranges::all_of(options.optimizers(), &Optimizer::takes_loss_scale);
+         optimizer_without_factor(options).empty();
 }
 
 Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum) {

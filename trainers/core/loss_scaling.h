@@ -21,6 +21,10 @@ std::vector<std::string> loss_scale_names();
 // GradientOptions::initial for a loss: the scale, or `without_scale` if there is none.
 std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale);
 
+// The name of an optimizer that does not heed the factor of gradients
+// (Optimizer::Rule::takes_loss_scale); "" if all do.
+std::string optimizer_without_factor(const TrainerOptions& options);
+
 // Whether a step that is not finite updates nothing. Under kStop optimizers that cannot skip an
 // update (Optimizer::takes_loss_scale()) have no such guard.
 bool guards_steps(const TrainerOptions& options);

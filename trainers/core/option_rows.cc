@@ -8,6 +8,7 @@
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_sizes.h"
@@ -300,12 +301,11 @@ Option<TrainerOptions> precision_option() {
       return cat(" with ", asking.written("gradient_accumulation_steps"),
                  ": a batch whose gradients are not finite would have to be left out of the mean; "
                  "use bf16, which needs no loss scale");
-    for (const Optimizer& optimizer : options.optimizers())
-      if (!optimizer.takes_loss_scale())
-        return cat(" scales the loss, and the optimizer ", optimizer.name(),
-                   " does not take the scale out of gradients "
-                   "(Optimizer::Rule::takes_loss_scale); bf16 needs none");
-    return "";
+    const std::string without = optimizer_without_factor(options);
+    return without.empty() ? ""
+                           : cat(" scales the loss, and the optimizer ", without,
+                                 " does not take the scale out of gradients "
+                                 "(Optimizer::Rule::takes_loss_scale); bf16 needs none");
   };
   return option;
 }
@@ -397,12 +397,11 @@ Option<TrainerOptions> on_nonfinite_option() {
       return cat(" with ", asking.written("async"),
                  ": towers do not wait to hear whether all gradients are finite; use ",
                  asking.other("async=ordered"), ", or ", asking.other("on_nonfinite=stop"));
-    for (const Optimizer& optimizer : options.optimizers())
-      if (!optimizer.takes_loss_scale())
-        return cat(" leaves updates out, and the optimizer ", optimizer.name(),
-                   " does not say that it heeds Update::factor "
-                   "(Optimizer::Rule::takes_loss_scale)");
-    return "";
+    const std::string without = optimizer_without_factor(options);
+    return without.empty() ? ""
+                           : cat(" leaves updates out, and the optimizer ", without,
+                                 " does not say that it heeds Update::factor "
+                                 "(Optimizer::Rule::takes_loss_scale)");
   };
   return option;
 }

@@ -117,10 +117,9 @@ class StepBuilder {
     step.factor = made.factor;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
-      others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
-                                          how.unscaling.applied,
-                                          {.growth_steps = trainer_.loss_scale.growth_steps *
-                                                           runs_per_step()}));
+      others.push_back(&update_loss_scale(
+          state.scale, state.good_steps, state.skipped_steps, how.unscaling.applied,
+          {.growth_steps = trainer_.loss_scale.growth_steps * runs_per_step()}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);

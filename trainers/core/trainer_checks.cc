@@ -8,6 +8,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/util/option_error.h"
@@ -18,13 +19,13 @@ namespace {
 // Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
   const int steps = options.batches.gradient_accumulation_steps;
-  for (const Optimizer& optimizer : options.optimizers())
-    require_option((options.clip_norm == 0 && steps == 1) || optimizer.takes_loss_scale(),
-                   steps > 1 ? "gradient_accumulation_steps" : "clip_norm", "=",
-                   steps > 1 ? cat(steps) : cat(options.clip_norm),
-                   " needs an optimizer that heeds the factor of "
-                   "gradients (Optimizer::Rule::takes_loss_scale), and ",
-                   optimizer.name(), " does not");
+  const std::string without = optimizer_without_factor(options);
+  require_option((options.clip_norm == 0 && steps == 1) || without.empty(),
+                 steps > 1 ? "gradient_accumulation_steps" : "clip_norm", "=",
+                 steps > 1 ? cat(steps) : cat(options.clip_norm),
+                 " needs an optimizer that heeds the factor of "
+                 "gradients (Optimizer::Rule::takes_loss_scale), and ",
+                 without, " does not");
 }
 
 void check_losses_of(const TrainerOptions& options, const TrainerKind& kind) {
