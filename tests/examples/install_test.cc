@@ -1,6 +1,7 @@
 // Checks the installed files, and builds programs outside the tree with them alone, as README.md
 // says.
 #include <filesystem>
+#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -42,6 +43,41 @@ void succeed(const std::string& program, const std::vector<std::string>& argumen
   const Finished done = run_program(program, arguments);
   ASSERT_EQ(done.status, 0) << program << " " << join(arguments, " ") << "\n"
                             << done.output << done.errors;
+}
+
+// Only a comment of a precompiled header changes, and a source that includes the header, too.
+TEST(CompilerCache, TakesNoPrecompiledHeaderOfOtherComments) {
+  if (configured("BELFRY_CCACHE").ends_with("-NOTFOUND")) GTEST_SKIP() << "no ccache here";
+  const std::string folder = temporary_path(".precompiled");
+  local_file_system().create_directory(folder);
+  const auto write = [&](const char* file, std::string_view text) {
+    std::ofstream(cat(folder, "/", file)) << text;
+  };
+  write("CMakeLists.txt",
+        cat("cmake_minimum_required(VERSION 3.25)\n"
+            "project(precompiled LANGUAGES CXX)\n"
+            "set(BELFRY_SANITIZE none)\n"
+            "include(",
+            BELFRY_SOURCE_DIR,
+            "/scripts/cmake/tools.cmake)\n"
+            "add_library(one one.cc)\n"
+            "target_precompile_headers(one PRIVATE one.h)\n"
+            "target_compile_options(one PRIVATE ${belfry_precompiled_options})\n"));
+  const auto build = [&] {
+    const std::string cmake = configured("CMAKE_COMMAND");
+    succeed("sh",
+            {"-c", cat("export CCACHE_DIR=", folder, "/cache; rm -rf ", folder, "/build; ", cmake,
+                       " -S ", folder, " -B ", folder, "/build -G ", configured("CMAKE_GENERATOR"),
+                       " -DCMAKE_CXX_COMPILER=", configured("CMAKE_CXX_COMPILER"), " && ", cmake,
+                       " --build ", folder, "/build")});
+  };
+  write("one.h", "#pragma once\n// Before.\nstruct One {};\n");
+  write("one.cc", "#include \"one.h\"\nOne one;\n");
+  build();
+  write("one.h", "#pragma once\n// After.\nstruct One {};\n");
+  write("one.cc", "#include \"one.h\"\nOne two;\n");
+  build();
+  remove_tree(local_file_system(), folder);
 }
 
 // The library, installed in a folder of its own.
