@@ -23,8 +23,7 @@ std::vector<Output> avg_pool_gradient(const Node& node, std::span<const Output> 
 }
 
 std::vector<Output> avg_pool_grad_gradient(const Node& node, std::span<const Output> grads) {
-  const auto& o = node.options<PoolGradOptions>();
-  return {avg_pool(grads[0], {o.window, o.stride, o.padding})};
+  return {avg_pool(grads[0], pool_options(node.options<PoolGradOptions>()))};
 }
 
 template <class T>

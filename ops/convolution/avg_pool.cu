@@ -1,6 +1,6 @@
-// cuDNN computes average pooling with equal padding on both sides of an image. A padded copy of the
-// image would not do, because its padding would count. Kernels here compute everything else, in the
-// order of the host's kernels.
+// cuDNN computes average pooling with equal padding on both sides of an image that does not count.
+// A padded copy of the image would not do, because its padding would count. Kernels here compute
+// everything else, in the order of the host's kernels.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
@@ -61,8 +61,7 @@ struct MeanGrad {
       T sum = 0;
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const WorkRange tall = v.inside(row), wide = h.inside(column);
-          const std::int64_t pixels = (tall.end - tall.begin) * (wide.end - wide.begin);
+          const std::int64_t pixels = s.counted(v.inside(row), h.inside(column));
           sum += dy[((image * v.out + row) * h.out + column) * s.channels + c] /
                  static_cast<T>(pixels);
         }
@@ -79,7 +78,9 @@ std::optional<Pooling> for_library(const KernelPlan& plan, Algorithms& algorithm
   const auto x = shape_ints({images, v.in, h.in, s.channels});
   const auto y = shape_ints({images, v.out, h.out, s.channels});
   const auto window = shape_ints({v.window, h.window, v.stride, h.stride});
-  if (!x || !y || !window || v.before != v.after || h.before != h.after) return {};
+  const bool padded = v.before + v.after + h.before + h.after > 0;
+  if (!x || !y || !window || !v.pads_evenly() || !h.pads_evenly()) return {};
+  if (s.counts_padding && padded) return {};
   const Pooling pooling{.gradient = gradient,
                         .dtype = plan.dtype(),
                         .x = *x,

@@ -38,8 +38,12 @@ OutputTypes conv2d_shape(const ShapeContext& c) {
       c, of_group(c, x[3], groups, "the image"), filter[3],
       groups == 1 ? "channels of image [n,h,w,in] and filter [out,kh,kw,in]"
                   : "channels of a group of image [n,h,w,in] and filter [out,kh,kw,in/groups]");
-  return {Shape{x[0], window_output(c, "height", x[1], filter[1], stride, padding, dilation),
-                window_output(c, "width", x[2], filter[2], stride, padding, dilation), filter[0]}};
+  return {Shape{x[0],
+                window_output(c, "height", x[1], filter[1], stride.vertical, padding.vertical(),
+                              dilation.vertical),
+                window_output(c, "width", x[2], filter[2], stride.horizontal, padding.horizontal(),
+                              dilation.horizontal),
+                filter[0]}};
 }
 
 void require_size(const ShapeContext& c, const Conv2dGradOptions& options) {

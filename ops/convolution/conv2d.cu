@@ -1,6 +1,6 @@
-// Convolution by cuDNN, which pads both sides of an image equally. If there is more padding after
-// than before, cuDNN gets a padded copy of the image, and the image's gradient is cut out of the
-// copy's. direct_conv2d.cuh computes what cuDNN does not.
+// Convolution by cuDNN, which pads both sides of an image equally. If that would move windows, or
+// make more of them, cuDNN gets a padded copy of the image, and the image's gradient is cut out of
+// the copy's. direct_conv2d.cuh computes what cuDNN does not.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"
@@ -13,8 +13,6 @@ namespace {
 using kernels::ConvShape;
 using Kind = Convolution::Kind;
 
-bool even(const WindowAxis& axis) { return axis.before == axis.after; }
-
 // A call of cuDNN and the copies around it. prepare() returns none if there are too many elements,
 // or no elements.
 struct Prepared {
@@ -26,7 +24,7 @@ struct Prepared {
 
 std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvShape& s) {
   const kernels::FilterAxis &v = s.vertical, &h = s.horizontal;
-  const bool copied = !even(v) || !even(h);
+  const bool copied = !v.pads_evenly() || !h.pads_evenly();
   const std::int64_t height = v.in + (copied ? v.before + v.after : 0);
   const std::int64_t width = h.in + (copied ? h.before + h.after : 0);
   const auto x = shape_ints({s.images, height, width, s.in});

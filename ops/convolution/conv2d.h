@@ -7,15 +7,15 @@
 namespace belfry {
 
 struct Conv2dOptions {
-  int stride = 1;  // pixels, both axes
+  PerAxis stride = 1;  // pixels
   Padding padding = Padding::kSame;
-  int dilation = 1;  // pixels from one tap of the filter to the next, both axes
+  PerAxis dilation = 1;  // pixels from one tap of the filter to the next
   // The number of equal groups into which the channels of x, and of y, are cut. A group of y
   // depends only on the group of x with the same number.
   int groups = 1;
 };
 
-// x [n, h, w, in], filter [out, kh, kw, in / groups] -> [n, h', w', out], sizes as in window.h.
+// x [n, h, w, in], filter [out, kh, kw, in / groups] -> [n, h', w', out], sizes as in padding.h.
 // Throws InvalidArgument if the channels do not match or are not divisible by the groups, or if the
 // filter does not fit into the image.
 extern const Op kConv2d;
@@ -23,10 +23,10 @@ Output conv2d(Output x, Output filter, Conv2dOptions options = {}, At at = {});
 
 // The gradients cannot derive the size of the image, or of the filter, from their inputs.
 struct Conv2dGradOptions {
-  int stride = 1;
+  PerAxis stride = 1;
   Padding padding = Padding::kSame;
   std::int64_t height = 0, width = 0;
-  int dilation = 1;
+  PerAxis dilation = 1;
   int groups = 1;
 };
 // Unknown sizes become 0, which the shape functions refuse.

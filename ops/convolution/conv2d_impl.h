@@ -13,7 +13,7 @@ struct FilterAxis : WindowAxis {
   std::int64_t taps = 0, dilation = 1;  // pixels from one tap to the next
 
   FilterAxis(std::int64_t in_size, std::int64_t filter_taps, std::int64_t filter_stride,
-             Padding padding, std::int64_t filter_dilation)
+             AxisPadding padding, std::int64_t filter_dilation)
       : WindowAxis(in_size, dilated_extent(filter_taps, filter_dilation), filter_stride, padding),
         taps(filter_taps),
         dilation(filter_dilation) {}

@@ -7,12 +7,13 @@ namespace belfry::kernels {
 
 inline ConvShape conv_shape(const Shape& x, const Shape& filter, const Conv2dOptions& options) {
   const auto& [stride, padding, dilation, groups] = options;
-  return {x[0],
-          x[3],
-          filter[0],
-          groups,
-          FilterAxis(x[1], filter[1], stride, padding, dilation),
-          FilterAxis(x[2], filter[2], stride, padding, dilation)};
+  return {
+      x[0],
+      x[3],
+      filter[0],
+      groups,
+      FilterAxis(x[1], filter[1], stride.vertical, padding.vertical(), dilation.vertical),
+      FilterAxis(x[2], filter[2], stride.horizontal, padding.horizontal(), dilation.horizontal)};
 }
 
 // A packed filter has rank 1: then the graph has its shape.

@@ -15,10 +15,23 @@ using kernels::larger;
 using kernels::MaxPooling;
 using WindowIndex = std::uint8_t;  // of a maximum in its window
 
-OutputTypes max_pool_shape(const ShapeContext& c) {
-  const int window = c.options<PoolOptions>().window;
-  c.require(window <= 16, "windows of max pooling have at most 16 pixels a side, not ", window);
+// The places in a window are numbers of 8 bits.
+constexpr int kMostPlaces = 256;
+
+Shape max_pool_output(const ShapeContext& c) {
+  const auto& options = c.options<PoolOptions>();
   const Shape out = pool_output(c);
+  const auto [down, right] = options.window;
+  c.require(std::int64_t{down} * right <= kMostPlaces, "windows of max pooling have at most ",
+            kMostPlaces, " pixels, not ", down, " x ", right, "; reduce_max() takes whole images");
+  c.require(!options.count_include_pad,
+            "padding never counts in max pooling; count_include_pad is "
+            "an option of avg_pool");
+  return out;
+}
+
+OutputTypes max_pool_shape(const ShapeContext& c) {
+  const Shape out = max_pool_output(c);
   return {out, {out, DType::kU8}};
 }
 
@@ -29,11 +42,36 @@ OutputTypes max_pool_grad_shape(const ShapeContext& c) {
   return {pool_input(c)};
 }
 
+OutputTypes max_pool_grad_grad_shape(const ShapeContext& c) {
+  const Shape out = max_pool_output(c);
+  c.require(out.compatible(c.input(1)) && c.dtype(1) == DType::kU8,
+            "needs images and the u8 places of the maxima, not ", c.type(0), " and ", c.type(1));
+  return {out};
+}
+
+Output route_to_maxima(Output dy, Output places, const PoolOptions& options, const Shape& image) {
+  return dy.graph()
+      .add(kMaxPoolGrad, {dy, places}, {}, NodeOptions(pool_grad_options(options, image)))
+      .output();
+}
+
 std::vector<Output> max_pool_gradient(const Node& node, std::span<const Output> grads) {
-  const auto options = pool_grad_options(node.options<PoolOptions>(), node.input(0).shape());
+  return {route_to_maxima(grads[0], node.output(1), node.options<PoolOptions>(),
+                          node.input(0).shape())};
+}
+
+std::vector<Output> max_pool_grad_gradient(const Node& node, std::span<const Output> grads) {
+  const PoolOptions options = pool_options(node.options<PoolGradOptions>());
   return {node.graph()
-              .add(kMaxPoolGrad, {grads[0], node.output(1)}, {}, NodeOptions(options))
-              .output()};
+              .add(kMaxPoolGradGrad, {grads[0], node.input(1)}, {}, NodeOptions(options))
+              .output(),
+          {}};
+}
+
+std::vector<Output> max_pool_grad_grad_gradient(const Node& node, std::span<const Output> grads) {
+  return {
+      route_to_maxima(grads[0], node.input(1), node.options<PoolOptions>(), node.input(0).shape()),
+      {}};
 }
 
 // The pixels that one output pixel reads; `at` is the offset of the window's first pixel.
@@ -89,10 +127,11 @@ BELFRY_HD void start_with(std::int64_t channels, const T* x, WindowIndex at, T* 
 template <class T>
 BELFRY_KERNEL void max_pool_image(const MaxPooling& s, const T* x, T* y, WindowIndex* place) {
   const std::int64_t window = s.horizontal.window, channels = s.channels;
+  const bool small = window == 2 && s.vertical.window == 2;
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
       const Taps taps(s, row, column);
-      if (window == 2 && taps.rows.end - taps.rows.begin == 2 &&
+      if (small && taps.rows.end - taps.rows.begin == 2 &&
           taps.columns.end - taps.columns.begin == 2) {
         max_of_four(channels, x + taps.at, x + taps.offset(s, 1, 0), y, place);
       } else {
@@ -164,6 +203,26 @@ KernelRun max_pool_grad_cpu(KernelPlan& plan) {
   });
 }
 
+template <class T>
+void values_at_places(const MaxPooling& s, const T* x, const WindowIndex* place, T* y) {
+  const std::int64_t window = s.horizontal.window;
+  for (std::int64_t row = 0; row < s.vertical.out; ++row)
+    for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
+      const Taps taps(s, row, column);
+      for (std::int64_t c = 0; c < s.channels; ++c, ++place)
+        *y++ = x[taps.offset(s, *place / window, *place % window) + c];
+    }
+}
+
+KernelRun max_pool_grad_grad_cpu(KernelPlan& plan) {
+  return typed_kernel(plan, [s = MaxPooling::forward(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n)
+      values_at_places(s, p.input<T>(0) + n * s.image_size(),
+                       p.input<WindowIndex>(1) + n * s.pooled_size(),
+                       p.output<T>() + n * s.pooled_size());
+  });
+}
+
 // Calls visit(pooled, pixel, place) for every output value and every pixel of its window.
 template <class Visit>
 void for_each_pair(const MaxPooling& s, const Visit& visit) {
@@ -211,6 +270,19 @@ KernelRun max_pool_grad_reference(KernelPlan& plan) {
   });
 }
 
+KernelRun max_pool_grad_grad_reference(KernelPlan& plan) {
+  return typed_kernel(plan, [s = MaxPooling::forward(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* x = p.input<T>(0) + n * s.image_size();
+      const WindowIndex* places = p.input<WindowIndex>(1) + n * s.pooled_size();
+      T* y = p.output<T>() + n * s.pooled_size();
+      for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
+        if (places[pooled] == place) y[pooled] = x[pixel];
+      });
+    }
+  });
+}
+
 }  // namespace
 
 const Op kMaxPool{.name = "MaxPool",
@@ -225,11 +297,20 @@ const Op kMaxPool{.name = "MaxPool",
 const Op kMaxPoolGrad{.name = "MaxPoolGrad",
                       .inputs = 2,
                       .shape = max_pool_grad_shape,
-                      .no_gradient = "second derivatives of max pooling are not supported",
+                      .gradient = max_pool_grad_gradient,
                       .split = WorkSplit::kRows,
                       .shards = by_rows<3>,
                       .cpu = max_pool_grad_cpu,
                       .reference = max_pool_grad_reference};
+
+const Op kMaxPoolGradGrad{.name = "MaxPoolGradGrad",
+                          .inputs = 2,
+                          .shape = max_pool_grad_grad_shape,
+                          .gradient = max_pool_grad_grad_gradient,
+                          .split = WorkSplit::kRows,
+                          .shards = by_rows<3>,
+                          .cpu = max_pool_grad_grad_cpu,
+                          .reference = max_pool_grad_grad_reference};
 
 Output max_pool(Output x, PoolOptions options, At at) {
   return x.graph().add(kMaxPool, {x}, at, NodeOptions(options)).output();

@@ -115,6 +115,29 @@ struct MaxPoolGrad {
   }
 };
 
+// A value of y per thread.
+template <class T>
+struct ValuesAtPlaces {
+  using Shared = Nothing;
+  MaxPooling s;
+  std::int64_t count;  // of y's elements
+  const T* x;
+  const WindowIndex* place;
+  T* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    block.each([&](int thread) {
+      const std::int64_t item = block.index * block.threads + thread;
+      if (item >= count) return;
+      const Pixel at = pixel_at(item, v.out, h.out, s.channels);
+      const std::int64_t row = at.row * v.stride - v.before + place[item] / h.window;
+      const std::int64_t column = at.column * h.stride - h.before + place[item] % h.window;
+      y[item] = x[((at.image * v.in + row) * h.in + column) * s.channels + at.channel];
+    });
+  }
+};
+
 template <int W, class T>
 void pool(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const KernelPointers& p) {
   launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
@@ -149,8 +172,20 @@ QueueRun max_pool_grad(KernelPlan& plan) {
   });
 }
 
+QueueRun max_pool_grad_grad(KernelPlan& plan) {
+  return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
+               const KernelPointers& p, KernelQueue& queue) {
+      launch(queue,
+             ValuesAtPlaces<T>{s, count, p.input<T>(0), p.input<WindowIndex>(1), p.output<T>()},
+             grid_for(count));
+    };
+  });
+}
+
 const GpuKernel kernels_of_ops[] = {{kMaxPool, max_pool, kTakesHalf},
-                                    {kMaxPoolGrad, max_pool_grad, kTakesHalf}};
+                                    {kMaxPoolGrad, max_pool_grad, kTakesHalf},
+                                    {kMaxPoolGradGrad, max_pool_grad_grad, kTakesHalf}};
 
 }  // namespace
 }  // namespace belfry::cuda

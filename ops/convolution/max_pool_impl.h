@@ -13,24 +13,24 @@ struct MaxPooling {
   std::int64_t channels;
   WindowAxis vertical, horizontal;
 
-  MaxPooling(const Shape& image, int window, int stride, Padding padding)
+  MaxPooling(const Shape& image, const PoolOptions& options)
       : channels(image[3]),
-        vertical(image[1], window, stride, padding),
-        horizontal(image[2], window, stride, padding) {}
+        vertical(image[1], options.window.vertical, options.stride.vertical,
+                 options.padding.vertical()),
+        horizontal(image[2], options.window.horizontal, options.stride.horizontal,
+                   options.padding.horizontal()) {}
   static MaxPooling forward(const KernelPlan& plan) {
-    const auto [window, stride, padding] = plan.options<PoolOptions>();
-    return MaxPooling(plan.input(0).shape, window, stride, padding);
+    return MaxPooling(plan.input(0).shape, plan.options<PoolOptions>());
   }
   static MaxPooling gradient(const KernelPlan& plan) {
-    const auto& o = plan.options<PoolGradOptions>();
-    return MaxPooling(plan.output().shape, o.window, o.stride, o.padding);
+    return MaxPooling(plan.output().shape, pool_options(plan.options<PoolGradOptions>()));
   }
 
   std::int64_t image_size() const { return vertical.in * horizontal.in * channels; }
   std::int64_t pooled_size() const { return vertical.out * horizontal.out * channels; }
   // Every pixel of the image lies in exactly one window.
   bool tiles() const {
-    return vertical.window == vertical.stride &&
+    return vertical.window == vertical.stride && horizontal.window == horizontal.stride &&
            vertical.out * vertical.stride >= vertical.in + vertical.before &&
            horizontal.out * horizontal.stride >= horizontal.in + horizontal.before;
   }

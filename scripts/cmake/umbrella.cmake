@@ -3,7 +3,7 @@
 file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} framework/core_ops/*.h
      ops/*.h ops/attention/*.h ops/convolution/*.h)
 list(FILTER headers EXCLUDE REGEX 
-     "_impl\\.h$|/(add_pieces|assign_gathered|between_processes|bias_activation|copy|covering_nodes|cuts|fused_update|fusing|gather_shards|made_by_plans|pack_weights|transfer|window)\\.h$")
+     "_impl\\.h$|/(add_pieces|assign_gathered|between_processes|bias_activation|copy|covering_nodes|cuts|fused_update|fusing|gather_shards|made_by_plans|pack_weights|padding|transfer|window)\\.h$")
 list(TRANSFORM headers REPLACE "(.+)" "#include \"belfry/\\1\"  // IWYU pragma: export")
 list(JOIN headers "\n" headers)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/belfry/ops.h @ONLY

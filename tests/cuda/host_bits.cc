@@ -270,7 +270,8 @@ TEST(HostBits, OfMaxima) {
     for (const PoolOptions& options :
          {PoolOptions{}, PoolOptions{.window = 3, .stride = 2},
           PoolOptions{.window = 3, .stride = 1, .padding = Padding::kValid},
-          PoolOptions{.window = 1, .stride = 2}}) {
+          PoolOptions{.window = 1, .stride = 2},
+          PoolOptions{.window = {3, 2}, .stride = {2, 1}, .padding = {1, 0, 1, 1}}}) {
       const Builder pool = [options](Inputs x) { return max_pool(x[0], options); };
       const Tensor x = random_values({3, 9, 7, channels});
       expect_host_bits(pool, {x});

@@ -106,6 +106,25 @@ const HalfCase kCases[] = {
     {"max_pool", {{2, 6, 6, 3}}, [](Inputs x) { return max_pool(x[0], {.window = 2}); }},
     {"avg_pool", {{2, 6, 6, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
     {"avg_pool_odd", {{2, 5, 5, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
+    {"max_pool_padded",
+     {{2, 6, 6, 3}},
+     [](Inputs x) {
+       return max_pool(x[0], {.window = 3, .stride = 2, .padding = {1, 0, 1, 0}});
+     }},
+    {"max_pool_twice",
+     {{2, 6, 6, 3}, {2, 3, 3, 3}, {2, 6, 6, 3}},
+     [](Inputs x) {
+       const Output dx = gradients(max_pool(x[0]), {x[0]}, {.initial = {x[1]}}).at(0);
+       return gradients(dx, {x[1]}, {.initial = {x[2]}}).at(0);
+     }},
+    {"avg_pool_counting",
+     {{2, 5, 5, 3}},
+     [](Inputs x) { return avg_pool(x[0], {.window = 2, .count_include_pad = true}); }},
+    {"conv2d_padded",
+     {{2, 5, 6, 3}, {4, 3, 2, 3}},
+     [](Inputs x) {
+       return conv2d(x[0], x[1], {.stride = 2, .padding = {1, 0, 0, 2}});
+     }},
     {"gelu", {{37}}, [](Inputs x) { return gelu(x[0]); }},
     {"gelu_tanh", {{37}}, [](Inputs x) { return gelu(x[0], {.form = GeluForm::kByTanh}); }},
     {"neg", {{37}}, [](Inputs x) { return neg(x[0]); }},

@@ -15,7 +15,9 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/ops/convolution/avg_pool.h"
 #include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/built_training.h"
@@ -89,8 +91,8 @@ bool tells_options(const Node& node) {
   return op != "Placeholder" && op != "Reshape";
 }
 
-// A convolution that is neither dilated nor grouped has the same text as before these options
-// existed, so that older runs can resume.
+// Convolutions and pools have the same text as before their newer options existed, unless these say
+// something, so that older runs can resume.
 std::string options_of(const Node& node) {
   constexpr std::size_t kNewer = 2;  // dilation and groups, which are 1 by default
   std::vector<NodeOptions::Field> fields = node.raw_options().fields();
@@ -98,6 +100,8 @@ std::string options_of(const Node& node) {
   const auto is_one = [](const NodeOptions::Field& field) { return field.text == "1"; };
   if (convolution && std::ranges::all_of(std::span(fields).last(kNewer), is_one))
     fields.resize(fields.size() - kNewer);
+  const bool pool = &node.op() == &kMaxPool || &node.op() == &kAvgPool;
+  if (pool && fields.back().text == "false") fields.pop_back();  // count_include_pad
   return fields.empty() ? "" : NodeOptions::text_of(fields);
 }
 

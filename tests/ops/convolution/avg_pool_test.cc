@@ -26,6 +26,32 @@ TEST(AvgPool, PaddingDoesNotCount) {
   EXPECT_EQ(doubles(compute(pooling(), {x})), (std::vector<double>{3, 4.5, 7.5, 9}));
 }
 
+Tensor sixteen() {
+  std::vector<double> values(16);
+  for (std::size_t i = 0; i < 16; ++i) values[i] = static_cast<double>(i + 1);
+  return Tensor({1, 4, 4, 1}, values);
+}
+
+// The values of torch.nn.functional.avg_pool2d(x, 3, 2, 1).
+TEST(AvgPool, CountsPaddingAsPyTorchIfAsked) {
+  const std::vector<double> sums{14, 30, 57, 99};
+  const std::vector<double> y = doubles(compute(
+      pooling({.window = 3, .stride = 2, .padding = 1, .count_include_pad = true}), {sixteen()}));
+  ASSERT_EQ(y.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(y[i], sums[i] / 9);
+  EXPECT_EQ(doubles(compute(pooling({.window = 3, .stride = 2, .padding = 1}), {sixteen()})),
+            (std::vector<double>{3.5, 5, 9.5, 11}));
+}
+
+TEST(AvgPool, KeepsItsContractForGivenPadding) {
+  check_pooling({.window = 3, .stride = 2, .padding = 1}, {3, 7, 6, 5});
+  check_pooling({.window = 3, .stride = 2, .padding = {0, 1, 2, 0}, .count_include_pad = true},
+                {3, 7, 6, 5});
+  check_pooling({.window = {1, 3}, .stride = {2, 1}, .padding = {0, 1}, .count_include_pad = true},
+                {3, 5, 4, 17});
+  check_pooling({.window = 2, .count_include_pad = true}, {3, 5, 5, 3});
+}
+
 TEST(AvgPool, KeepsItsContract) {
   check_pooling({}, {3, 4, 6, 5});
   check_pooling({}, {3, 5, 7, 33});
@@ -41,6 +67,11 @@ TEST(AvgPool, GradientsHaveGradients) {
             .inputs = {random_values({2, 5, 4, 3}), random_values({2, 3, 2, 3}, -1, 1, 2)},
             .nan = false,
             .unknown = false});
+}
+
+TEST(AvgPool, RefusesPaddingAsLargeAsTheWindow) {
+  expect_refused(pooling({.window = {2, 3}, .padding = {0, 2, 1, 1}}), {{{1, 9, 9, 4}}},
+                 "padding must be less than the window of 2, but the height has 0 before and 2");
 }
 
 TEST(AvgPool, RefusesWindowsLargerThanTheImage) {

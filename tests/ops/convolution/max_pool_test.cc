@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -44,6 +45,19 @@ TEST(MaxPool, PaddingNeverWins) {
             (std::vector<double>{-1, -2, -4, -5}));
 }
 
+// The values of torch.nn.functional.max_pool2d.
+TEST(MaxPool, GivesTheValuesOfPyTorchWithItsPadding) {
+  std::vector<float> values(16);
+  for (std::size_t i = 0; i < 16; ++i) values[i] = -static_cast<float>(i + 1);
+  EXPECT_EQ(doubles(compute(pooling({.window = 3, .stride = 2, .padding = 1}),
+                            {Tensor({1, 4, 4, 1}, values)})),
+            (std::vector<double>{-1, -2, -5, -6}));
+  for (float& value : values) value = -value;
+  EXPECT_EQ(doubles(compute(pooling({.window = {1, 3}, .stride = {2, 1}, .padding = {0, 1}}),
+                            {Tensor({1, 4, 4, 1}, values)})),
+            (std::vector<double>{2, 3, 4, 4, 10, 11, 12, 12}));
+}
+
 TEST(MaxPool, TheFirstOfEqualValuesGetsTheGradient) {
   const Tensor x({1, 2, 2, 1}, std::vector<float>(4, 3));
   EXPECT_EQ(doubles(compute(places(), {x})), (std::vector<double>{0}));
@@ -71,6 +85,45 @@ TEST(MaxPool, KeepsItsContract) {
   check_pooling({.window = 3, .stride = 2}, {3, 7, 6, 17});
   check_pooling({.window = 3, .stride = 1, .padding = Padding::kValid}, {3, 5, 4, 2});
   check_pooling({.window = 2, .stride = 3, .padding = Padding::kValid}, {3, 8, 9, 2});
+}
+
+TEST(MaxPool, KeepsItsContractForGivenPadding) {
+  check_pooling({.window = 3, .stride = 2, .padding = 1}, {3, 7, 6, 17});
+  check_pooling({.window = 3, .stride = 2, .padding = {0, 1, 2, 0}}, {3, 7, 6, 5});
+  check_pooling({.window = 2, .stride = 2, .padding = 1}, {3, 4, 5, 8});
+  check_pooling({.window = {3, 2}, .stride = {1, 2}, .padding = {1, 1, 0, 1}}, {3, 5, 6, 8});
+  check_pooling({.window = {1, 20}, .stride = {1, 9}, .padding = {0, 3}}, {2, 2, 40, 3});
+}
+
+TEST(MaxPool, GradientsHaveGradients) {
+  const Builder twice = [](Inputs x) {
+    return Built(gradients(max_pool(x[0], {.window = 3, .stride = 2, .padding = 1}), {x[0]},
+                           {.initial = {x[1]}}));
+  };
+  check_op({.build = twice,
+            .inputs = {distinct_values({2, 5, 4, 3}), random_values({2, 3, 2, 3}, -1, 1, 2)},
+            .nan = false,
+            .unknown = false});
+}
+
+TEST(MaxPool, SecondGradientsAreThoseOfTheMaxima) {
+  const Builder picked = [](Inputs x) {
+    const Output dx = gradients(max_pool(x[0], {.window = 2}), {x[0]}, {.initial = {x[1]}}).at(0);
+    return gradients(dx, {x[1]}, {.initial = {x[2]}}).at(0);
+  };
+  const Tensor x({1, 2, 4, 1}, std::vector<float>{1, 2, 8, 7, 4, 3, 5, 6});
+  const Tensor dy({1, 1, 2, 1}, std::vector<float>{1, 1});
+  const Tensor g({1, 2, 4, 1}, std::vector<float>{10, 20, 30, 40, 50, 60, 70, 80});
+  EXPECT_EQ(doubles(compute(picked, {x, dy, g})), (std::vector<double>{50, 30}));
+}
+
+TEST(MaxPool, RefusesOptionsThatDoNotFit) {
+  expect_refused(pooling({.window = {9, 30}}), {{{1, 99, 99, 4}}},
+                 "windows of max pooling have at most 256 pixels, not 9 x 30");
+  expect_refused(pooling({.count_include_pad = true}), {{{1, 9, 9, 4}}},
+                 "padding never counts in max pooling");
+  expect_refused(pooling({.window = 2, .padding = 2}), {{{1, 9, 9, 4}}},
+                 "padding must be less than the window of 2, but the height has 2 before and 2");
 }
 
 TEST(MaxPool, RefusesWindowsLargerThanTheImage) {

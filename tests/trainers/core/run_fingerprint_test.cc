@@ -91,6 +91,7 @@ TEST(RunFingerprint, OfPlainConvolutionsIsWhatItWas) {
   constexpr const char* kBefore = "5e695aa74e3b43c5";
   EXPECT_THAT(model_of({.filters = 32}), HasSubstr(kBefore));
   EXPECT_THAT(model_of({.filters = 32, .dilation = 2}), Not(HasSubstr(kBefore)));
+  EXPECT_THAT(model_of({.filters = 32, .padding = 1}), Not(HasSubstr(kBefore)));
 }
 
 }  // namespace run_fingerprint_test

@@ -98,6 +98,50 @@ TEST(Conv2dGpuKernel, GivesWhatThePlainLoopsGiveForDilatedFiltersAndGroups) {
         }
 }
 
+TEST(Conv2dGpuKernel, GivesWhatThePlainLoopsGiveForGivenPadding) {
+  for (const Padding padding : {Padding(1), Padding(0, 2), Padding(2, 0, 1, 3), Padding(5)})
+    for (const PerAxis stride : {PerAxis(1), PerAxis(2), PerAxis(3, 1)})
+      for (const PerAxis dilation : {PerAxis(1), PerAxis(1, 2)}) {
+        const Conv2dOptions options{stride, padding, dilation, 1};
+        SCOPED_TRACE(NodeOptions(options).str());
+        const Convolved f32({2, 6, 7, 3}, {4, 3, 2, 3}, options);
+        const Convolved f64({1, 6, 7, 2}, {1, 2, 3, 2}, options, DType::kF64);
+        for (const Convolved* some : {&f32, &f64})
+          for (const Node* node : some->nodes) {
+            const auto [ours, by_library] = expect_reference(*node);
+            EXPECT_EQ(ours, (Enqueued{1, 0}));
+            EXPECT_EQ(by_library.library_calls, 1);
+          }
+      }
+}
+
+// Equal padding on both sides needs no copy of the images.
+TEST(Conv2dGpuKernel, LeavesPaddingOfPyTorchToTheLibrary) {
+  for (const int size : {6, 7, 8}) {
+    const Convolved convolved({2, size, size, 3}, {4, 3, 3, 3}, {.stride = 2, .padding = 1});
+    for (const Node* node : convolved.nodes)
+      EXPECT_EQ(expect_reference(*node).by_library, (Enqueued{0, 1})) << size;
+  }
+}
+
+TEST(AvgPoolGpuKernel, GivesWhatThePlainLoopsGiveForGivenPadding) {
+  for (const bool counts : {false, true})
+    for (const Padding padding : {Padding(1), Padding(0, 1, 2, 0), Padding::kSame})
+      for (const PerAxis stride : {PerAxis(1), PerAxis(2), PerAxis(3, 1)}) {
+        const PoolOptions options{3, stride, padding, counts};
+        SCOPED_TRACE(NodeOptions(options).str());
+        const Pooled f32({2, 6, 7, 3}, options);
+        for (const Node* node : f32.nodes) {
+          const auto [ours, by_library] = expect_reference(*node, 3600);
+          EXPECT_EQ(ours, (Enqueued{1, 0}));
+          EXPECT_EQ(by_library.launches + by_library.library_calls, 1);
+          if (counts) {
+            EXPECT_EQ(by_library.library_calls, 0);
+          }
+        }
+      }
+}
+
 TEST(AvgPoolGpuKernel, GivesWhatThePlainLoopsGive) {
   for_each_window([](int height, int width, int window, int, int stride, Padding padding) {
     if (padding == Padding::kValid && window > width) return;

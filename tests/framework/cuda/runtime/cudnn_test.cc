@@ -54,6 +54,13 @@ TEST(CudnnConvolution, HasTheShapesOfOurs) {
   }
 }
 
+TEST(CudnnConvolution, HasTheShapesOfOursForGivenPadding) {
+  for (const Padding padding : {Padding(1), Padding(0, 2), Padding(2, 0, 1, 3), Padding(5)})
+    for (const PerAxis stride : {PerAxis(1), PerAxis(2), PerAxis(3, 1)})
+      for (const int size : {5, 6, 7})
+        expect_shape_of_conv2d({2, size, 6, 3}, {4, 3, 2, 3}, {stride, padding});
+}
+
 TEST(CudnnPooling, HasTheShapesOfOurs) {
   int described = 0;
   for_each_window([&](int height, int width, int window, int, int stride, Padding padding) {
