@@ -1,5 +1,6 @@
 #include "belfry/towers/layers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "belfry/framework/base/require.h"
@@ -10,11 +11,13 @@
 #include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/conv1d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/ops/normalization/group_norm.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
@@ -24,6 +27,8 @@
 
 namespace belfry {
 namespace {
+
+constexpr std::string_view kTransposed = "conv2d_transpose";
 
 void require_layer(bool condition, std::string_view what, std::string_view name, SourceLine site,
                    const std::string& why) {
@@ -133,15 +138,16 @@ std::array<Output, 3> shared_moments(Tower& tower, Output x, At at) {
       cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site));
 }
 
-using ConvolutionOp = Output (*)(Output x, Output filter, Conv2dOptions options, At at);
-
-// A layer of an op with variables W [from,kernel,kernel,to/groups] and b.
+// A layer of an op with variables W [from,kernel...,to/groups] and b. apply(W) gives y before the
+// bias.
+template <class Layer, class Apply>
 Output convolution_layer(Tower& tower, std::string_view what, std::string_view name, Output x,
-                         const ConvLayer& layer, ConvolutionOp op, At at) {
-  require_channels(what, name, x, 4, at.site);
+                         const Layer& layer, const Shape& kernel, const Apply& apply, At at) {
+  require_channels(what, name, x, kernel.rank() + 2, at.site);
   require_layer(
-      layer.filters > 0 && layer.kernel > 0, what, name, at.site,
-      cat("needs filters and a kernel of at least 1, not ", layer.filters, " and ", layer.kernel));
+      layer.filters > 0 && std::ranges::all_of(kernel.dims(), [](auto d) { return d > 0; }), what,
+      name, at.site,
+      cat("needs filters and a kernel of at least 1, not ", layer.filters, " and ", kernel));
   const std::int64_t channels = x.shape().back();
   require_layer(
       layer.groups > 0 && channels % layer.groups == 0 && layer.filters % layer.groups == 0, what,
@@ -149,30 +155,52 @@ Output convolution_layer(Tower& tower, std::string_view what, std::string_view n
       cat("groups must divide the ", channels, " channels of x and the ", layer.filters,
           " filters, which ", layer.groups, " does not"));
   LayerScope scope(tower, what, name, at);
-  const bool transposed = op == ConvolutionOp{conv2d_transpose};
-  const std::int64_t from = transposed ? channels : layer.filters;
-  const std::int64_t to = transposed ? layer.filters : channels;
+  const bool transposed = what == kTransposed;
+  std::vector<std::int64_t> dims = kernel.dims();
+  dims.insert(dims.begin(), transposed ? channels : layer.filters);
+  dims.push_back((transposed ? layer.filters : channels) / layer.groups);
   const Variable w = variable(
-      tower.graph(), "W", {from, layer.kernel, layer.kernel, to / layer.groups},
+      tower.graph(), "W", Shape(dims),
       {.dtype = variable_dtype(x), .initializer = layer.init, .trainable = layer.trainable},
       at.site);
-  const Output y = op(x, cast(w, x.dtype()),
-                      {.stride = layer.stride,
-                       .padding = layer.padding,
-                       .dilation = layer.dilation,
-                       .groups = layer.groups},
-                      at.site);
+  const Output y = apply(cast(w, x.dtype()));
   return layer.bias ? add_bias(tower, y, layer.trainable, at.site) : y;
+}
+
+Shape kernel_shape(const ConvLayer& layer) {
+  return {layer.kernel.vertical, layer.kernel.horizontal};
+}
+
+// Options of the op, for Conv2dOptions and Conv1dOptions.
+template <class Options, class Layer>
+Options conv_options(const Layer& layer) {
+  return {.stride = layer.stride,
+          .padding = layer.padding,
+          .dilation = layer.dilation,
+          .groups = layer.groups};
 }
 
 }  // namespace
 
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
-  return convolution_layer(tower, "conv2d", name, x, layer, conv2d, at.site);
+  const auto apply = [&](Output w) {
+    return conv2d(x, w, conv_options<Conv2dOptions>(layer), at.site);
+  };
+  return convolution_layer(tower, "conv2d", name, x, layer, kernel_shape(layer), apply, at.site);
 }
 
 Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
-  return convolution_layer(tower, "conv2d_transpose", name, x, layer, conv2d_transpose, at.site);
+  const auto apply = [&](Output w) {
+    return conv2d_transpose(x, w, conv_options<Conv2dOptions>(layer), at.site);
+  };
+  return convolution_layer(tower, kTransposed, name, x, layer, kernel_shape(layer), apply, at.site);
+}
+
+Output conv1d(Tower& tower, std::string_view name, Output x, Conv1dLayer layer, At at) {
+  const auto apply = [&](Output w) {
+    return conv1d(x, w, conv_options<Conv1dOptions>(layer), at.site);
+  };
+  return convolution_layer(tower, "conv1d", name, x, layer, {layer.kernel}, apply, at.site);
 }
 
 Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at) {
@@ -272,6 +300,42 @@ Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer laye
   const Variable gamma =
       column_variable(tower, "gamma", wide, gamma_of(layer), layer.trainable, at.site);
   return cast(rms_norm(wide, gamma, {.epsilon = layer.epsilon}, at.site), x.dtype());
+}
+
+namespace {
+
+// gamma and beta for the columns of x.
+struct Affine {
+  template <class Layer>
+  Affine(Tower& tower, Output x, const Layer& layer, SourceLine site)
+      : gamma(column_variable(tower, "gamma", x, gamma_of(layer), layer.trainable, site)),
+        beta(column_variable(tower, "beta", x, init::zeros(), layer.trainable, site)) {}
+
+  Variable gamma, beta;
+};
+
+}  // namespace
+
+Output group_norm(Tower& tower, std::string_view name, Output x, GroupNormLayer layer, At at) {
+  require_channels("group_norm", name, x, x.shape().rank(), at.site);
+  require_layer(layer.groups > 0 && x.shape().back() % layer.groups == 0, "group_norm", name,
+                at.site, cat(layer.groups, " groups do not divide the channels of ", x.type()));
+  LayerScope scope(tower, "group_norm", name, at);
+  const Output wide = cast(x, variable_dtype(x));
+  const Affine to(tower, wide, layer, at.site);
+  const GroupNormOptions options{.groups = layer.groups, .epsilon = layer.epsilon};
+  return cast(group_norm(wide, to.gamma, to.beta, options, at.site), x.dtype());
+}
+
+Output instance_norm(Tower& tower, std::string_view name, Output x, InstanceNormLayer layer,
+                     At at) {
+  require_channels("instance_norm", name, x, x.shape().rank(), at.site);
+  LayerScope scope(tower, "instance_norm", name, at);
+  const Output wide = cast(x, variable_dtype(x));
+  const InstanceNormOptions options{.epsilon = layer.epsilon};
+  if (!layer.affine) return cast(instance_norm(wide, options, at.site), x.dtype());
+  const Affine to(tower, wide, layer, at.site);
+  return cast(instance_norm(wide, to.gamma, to.beta, options, at.site), x.dtype());
 }
 
 Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at) {

@@ -17,23 +17,41 @@
 namespace belfry {
 
 struct ConvLayer {
-  int filters = 0;  // required
-  int kernel = 3;   // height and width, pixels
-  int stride = 1;   // pixels, both ways
+  int filters = 0;     // required
+  PerAxis kernel = 3;  // height and width, pixels: 3, or {1, 7}
+  PerAxis stride = 1;  // pixels
   bool bias = true;
   Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
+  // kSame, as in TensorFlow; kValid; or pixels, as in PyTorch: 1, or {top, bottom, left, right}.
   Padding padding = Padding::kSame;
-  int dilation = 1;  // pixels from one tap of the kernel to the next, both ways
-  int groups = 1;    // of channels, which divide C and filters (conv2d.h); C: depthwise
+  PerAxis dilation = 1;  // pixels from one tap of the kernel to the next
+  int groups = 1;        // of channels, which divide C and filters (conv2d.h); C: depthwise
   bool trainable = true;
 };
 
-// x [N,H,W,C] -> [N,H',W',filters]. Variables W [filters,kernel,kernel,C/groups] and b [filters].
+// x [N,H,W,C] -> [N,H',W',filters]; padding.h has the sizes. Variables W
+// [filters,kernel,kernel,C/groups] and b [filters].
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
 
 // x [N,H,W,C] -> [N,H',W',filters], larger by the stride (conv2d_transpose.h). H and W must be
 // known. Variables W [C,kernel,kernel,filters/groups] and b [filters].
 Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
+
+struct Conv1dLayer {
+  int filters = 0;  // required
+  int kernel = 3;
+  int stride = 1;
+  bool bias = true;
+  Initializer init = {};             // of W; Glorot uniform by default. Biases start at zero.
+  Padding padding = Padding::kSame;  // or one number, or {before, after}
+  int dilation = 1;
+  int groups = 1;
+  bool trainable = true;
+};
+
+// x [N,W,C] -> [N,W',filters] (ops/conv1d.h). Variables W [filters,kernel,C/groups] and b
+// [filters].
+Output conv1d(Tower& tower, std::string_view name, Output x, Conv1dLayer layer, At at = {});
 
 struct DenseLayer {
   int units = 0;  // required
@@ -86,6 +104,30 @@ struct RmsNormLayer {
 
 // Divides each row of x [n,...,C] by the root of its mean square. Variable gamma [C].
 Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer layer = {}, At at = {});
+
+struct GroupNormLayer {
+  int groups = 0;          // required; they divide the channels
+  double epsilon = 1e-5;   // added to the variance
+  Initializer gamma = {};  // ones by default
+  bool trainable = true;
+};
+
+// Normalises each group of neighbouring channels of each sample of x [N,...,C] by its own mean and
+// variance (ops/normalization/group_norm.h), the same way in all towers. Variables gamma and beta
+// [C]; beta starts at zero.
+Output group_norm(Tower& tower, std::string_view name, Output x, GroupNormLayer layer, At at = {});
+
+struct InstanceNormLayer {
+  double epsilon = 1e-5;   // added to the variance
+  bool affine = false;     // whether there are gamma and beta; not by default, as in PyTorch
+  Initializer gamma = {};  // ones by default
+  bool trainable = true;
+};
+
+// Normalises each channel of each sample of x [N,...,C] by its own mean and variance, in
+// evaluations, too. Variables gamma and beta [C] if affine.
+Output instance_norm(Tower& tower, std::string_view name, Output x, InstanceNormLayer layer = {},
+                     At at = {});
 
 struct EmbeddingLayer {
   int rows = 0;               // required: how many ids there are

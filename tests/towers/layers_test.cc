@@ -48,6 +48,62 @@ TEST(Conv2dLayer, HasFiltersForTheChannelsOfAGroup) {
   EXPECT_EQ(tower.variables()[2].shape(), (Shape{6, 3, 3, 1}));
 }
 
+TEST(Conv2dLayer, TakesPaddingAndSizesPerAxis) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 7, 5, 6});
+  EXPECT_EQ(conv2d(tower, "conv0", x, {.filters = 8, .stride = 2, .padding = 1}).shape(),
+            (Shape{2, 4, 3, 8}));
+  EXPECT_EQ(conv2d(tower, "conv1", x,
+                   {.filters = 8, .kernel = {3, 1}, .stride = {2, 1}, .padding = {1, 0, 2, 0}})
+                .shape(),
+            (Shape{2, 3, 7, 8}));
+  EXPECT_EQ(tower.variables()[2].shape(), (Shape{8, 3, 1, 6}));
+  EXPECT_EQ(conv2d_transpose(tower, "up", x, {.filters = 8, .kernel = 4, .stride = 2, .padding = 1})
+                .shape(),
+            (Shape{2, 14, 10, 8}));
+  EXPECT_THAT(message_of([&] {
+                conv2d(tower, "conv2", x, {.filters = 8, .kernel = {0, 1}});
+              }),
+              HasSubstr("needs filters and a kernel of at least 1, not 8 and [0,1]"));
+}
+
+TEST(Conv1dLayer, MakesAFilterAndABias) {
+  Graph graph;
+  Tower tower(graph);
+  const Output y = conv1d(tower, "conv0", iota(graph, {2, 9, 6}),
+                          {.filters = 4, .kernel = 5, .padding = {4, 0}, .groups = 2});
+  EXPECT_EQ(y.shape(), (Shape{2, 9, 4}));
+  const std::vector<Variable> variables = tower.variables();
+  EXPECT_THAT(names_of(variables), ElementsAre("conv0/W", "conv0/b"));
+  EXPECT_EQ(variables[0].shape(), (Shape{4, 5, 3}));
+  EXPECT_THAT(message_of([&] {
+                conv1d(tower, "conv1", iota(graph, {2, 9}), {.filters = 4});
+              }),
+              HasSubstr("conv1d layer 'conv1'"));
+}
+
+TEST(GroupNormLayer, MakesGammaAndBeta) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 3, 4});
+  EXPECT_EQ(group_norm(tower, "gn", x, {.groups = 2}).shape(), x.shape());
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("gn/gamma", "gn/beta"));
+  EXPECT_THAT(message_of([&] { group_norm(tower, "gn1", x, {.groups = 3}); }),
+              HasSubstr("3 groups do not divide the channels of f32[2,3,4]"));
+}
+
+TEST(InstanceNormLayer, HasVariablesOnlyIfAffine) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 3, 4});
+  const Output plain = instance_norm(tower, "in", x);
+  EXPECT_TRUE(tower.variables().empty());
+  const Output affine = instance_norm(tower, "in1", x, {.affine = true});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("in1/gamma", "in1/beta"));
+  EXPECT_EQ(evaluate(plain), Interpreter().run(affine));
+}
+
 TEST(Conv2dTransposeLayer, MakesAFilterAndABias) {
   Graph graph;
   Tower tower(graph);

@@ -59,9 +59,10 @@ WeightLayout find_weight_layout(std::string_view name) {
 AxisOrder axis_order(const Manifest& manifest, const std::string& name, WeightLayout layout) {
   const Manifest::Entry& entry = manifest.tensors.at(name);
   const std::size_t rank = entry.shape.rank();
-  if (layout == WeightLayout::kBelfry || (rank != 2 && rank != 4)) return {};
+  if (layout == WeightLayout::kBelfry || rank < 2 || rank > 4) return {};
   if (!is_of_weight(manifest, name, entry)) return {};
-  return rank == 4 ? AxisOrder{0, 3, 1, 2} : AxisOrder{1, 0};
+  if (rank == 2) return {1, 0};
+  return rank == 3 ? AxisOrder{0, 2, 1} : AxisOrder{0, 3, 1, 2};
 }
 
 AxisOrder inverse(const AxisOrder& order) {

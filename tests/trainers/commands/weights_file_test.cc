@@ -22,12 +22,13 @@ std::vector<float> floats_in(std::span<const std::byte> bytes) {
 
 class WeightsFileTest : public SavedRunsTest {
  protected:
-  // Saves a convolution, a dense layer, batch norm, and a table that is none of these.
+  // Saves convolutions, a dense layer, batch norm, and a table that is none of these.
   void save_model(const std::string& path, float first = 1) {
     Tensor kernel = counting({2, 1, 2, 3});
     kernel.mutable_data<float>()[0] = first;
     save(path, {{"conv/W", kernel},
                 {"conv/W/Adam", counting({2, 1, 2, 3}), false},
+                {"conv1/W", counting({2, 2, 3})},
                 {"fc/W", counting({2, 3})},
                 {"fc/b", counting({3})},
                 {"bn/mean/EMA", counting({3}), false, VariableRole::kWeight},
@@ -59,7 +60,8 @@ TEST_F(WeightsFileTest, HasTheWeightsFrozenOnesToo) {
   const Safetensors file = exported({});
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
-  EXPECT_THAT(names, ElementsAre("bn/mean/EMA", "conv/W", "fc/W", "fc/b", "frozen/W", "table"));
+  EXPECT_THAT(names,
+              ElementsAre("bn/mean/EMA", "conv/W", "conv1/W", "fc/W", "fc/b", "frozen/W", "table"));
   EXPECT_EQ(floats_in(file.values(file.tensors().at("fc/b"))), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(file.metadata().at("layout"), "belfry");
   EXPECT_EQ(file.metadata().at("step"), "40");
@@ -67,12 +69,12 @@ TEST_F(WeightsFileTest, HasTheWeightsFrozenOnesToo) {
 }
 
 TEST_F(WeightsFileTest, HasTheStateOnDemand) {
-  EXPECT_EQ(exported({.state = true}).tensors().size(), 9u);
+  EXPECT_EQ(exported({.state = true}).tensors().size(), 10u);
 }
 
 TEST_F(WeightsFileTest, OfTorchPermutesWeightsOfLayersAndTheirSlotsAlone) {
   const Safetensors file = exported({.layout = WeightLayout::kTorch, .state = true});
-  EXPECT_THAT(permuted_, ElementsAre("conv/W", "conv/W/Adam", "fc/W", "frozen/W"));
+  EXPECT_THAT(permuted_, ElementsAre("conv/W", "conv/W/Adam", "conv1/W", "fc/W", "frozen/W"));
   const auto& tensors = file.tensors();
   EXPECT_EQ(floats_in(file.values(tensors.at("frozen/W"))), (std::vector<float>{1, 3, 2, 4}));
   EXPECT_EQ(tensors.at("fc/W").shape, (Shape{3, 2}));
@@ -80,6 +82,10 @@ TEST_F(WeightsFileTest, OfTorchPermutesWeightsOfLayersAndTheirSlotsAlone) {
   // [out 2, height 1, width 2, in 3] -> [out, in, height, width].
   EXPECT_EQ(tensors.at("conv/W").shape, (Shape{2, 3, 1, 2}));
   EXPECT_EQ(floats_in(file.values(tensors.at("conv/W"))),
+            (std::vector<float>{1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12}));
+  // [out 2, width 2, in 3] -> [out, in, width].
+  EXPECT_EQ(tensors.at("conv1/W").shape, (Shape{2, 3, 2}));
+  EXPECT_EQ(floats_in(file.values(tensors.at("conv1/W"))),
             (std::vector<float>{1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12}));
   EXPECT_EQ(tensors.at("table").shape, (Shape{4, 2}));
   EXPECT_EQ(tensors.at("other/W/count").shape, (Shape{2, 3})) << "no slot of a variable";

@@ -1,0 +1,176 @@
+// GroupNorm and its gradient: a block takes a group of a sample, or sums a channel.
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/kernels/math.h"
+#include "belfry/ops/normalization/group_norm.h"
+#include "belfry/ops/normalization/group_norm_impl.h"
+
+namespace belfry::cuda {
+namespace {
+
+constexpr int kGroupThreads = 256;
+
+// The mean of a group, and 1 / sqrt(variance + epsilon).
+template <class T>
+struct GroupScale {
+  T mean, scale;
+};
+
+template <class T>
+struct GroupShared {
+  T partial[2][kGroupThreads];
+  GroupScale<T> by;
+};
+
+// Sums two terms over [0, count): term(i, a, b) adds to a and b. Results are in partial[0][0] and
+// partial[1][0].
+template <class T, class Term>
+BELFRY_HD void sum_pairs(const Block& block, GroupShared<T>& shared, std::int64_t count,
+                         const Term& term) {
+  block.each([&](int thread) {
+    T a = 0, b = 0;
+    for (std::int64_t i = thread; i < count; i += kGroupThreads) term(i, a, b);
+    shared.partial[0][thread] = a;
+    shared.partial[1][thread] = b;
+  });
+  for (int half = kGroupThreads / 2; half > 0; half /= 2)
+    block.each([&](int thread) {
+      if (thread >= half) return;
+      for (auto& partial : shared.partial) partial[thread] += partial[thread + half];
+    });
+}
+
+// The offset of element i of group `index`, counted over all samples.
+BELFRY_HD std::int64_t place_in_group(const GroupedSamples& s, std::int64_t index, std::int64_t i) {
+  const std::int64_t sample = index / s.groups, group = index % s.groups;
+  return (sample * s.pixels + i / s.width()) * s.channels + group * s.width() + i % s.width();
+}
+
+template <class T>
+BELFRY_HD void find_group_scale(const Block& block, GroupShared<T>& shared, const GroupedSamples& s,
+                                const T* x) {
+  const T count = static_cast<T>(s.values()), first = x[place_in_group(s, block.index, 0)];
+  sum_pairs(block, shared, s.values(), [&](std::int64_t i, T& sum, T&) {
+    sum += x[place_in_group(s, block.index, i)] - first;
+  });
+  block.each([&](int thread) {
+    if (thread == 0) shared.by.mean = first + shared.partial[0][0] / count;
+  });
+  sum_pairs(block, shared, s.values(), [&](std::int64_t i, T& squares, T&) {
+    const T distance = x[place_in_group(s, block.index, i)] - shared.by.mean;
+    squares += distance * distance;
+  });
+  block.each([&](int thread) {
+    const T variance = shared.partial[0][0] / count;
+    if (thread == 0) shared.by.scale = T(1) / math::sqrt(variance + static_cast<T>(s.epsilon));
+  });
+}
+
+template <class T>
+struct NormGroup {
+  using Shared = GroupShared<T>;
+  GroupedSamples s;
+  const T *x, *gamma, *beta;
+  T* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    find_group_scale(block, shared, s, x);
+    block.each([&](int thread) {
+      for (std::int64_t i = thread; i < s.values(); i += kGroupThreads) {
+        const std::int64_t at = place_in_group(s, block.index, i), c = at % s.channels;
+        y[at] = (x[at] - shared.by.mean) * shared.by.scale * gamma[c] + beta[c];
+      }
+    });
+  }
+};
+
+// Computes dx, and the scale of the group.
+template <class T>
+struct NormGroupGrad {
+  using Shared = GroupShared<T>;
+  GroupedSamples s;
+  const T *dy, *x, *gamma;
+  GroupScale<T>* scales;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    find_group_scale(block, shared, s, x);
+    const auto normed = [&](std::int64_t at) { return (x[at] - shared.by.mean) * shared.by.scale; };
+    sum_pairs(block, shared, s.values(), [&](std::int64_t i, T& sum, T& product) {
+      const std::int64_t at = place_in_group(s, block.index, i);
+      const T weighted = dy[at] * gamma[at % s.channels];
+      sum += weighted;
+      product += weighted * normed(at);
+    });
+    const T count = static_cast<T>(s.values());
+    block.each([&](int thread) {
+      if (thread == 0) scales[block.index] = shared.by;
+      for (std::int64_t i = thread; i < s.values(); i += kGroupThreads) {
+        const std::int64_t at = place_in_group(s, block.index, i);
+        const T own = dy[at] * gamma[at % s.channels] - shared.partial[0][0] / count -
+                      normed(at) * (shared.partial[1][0] / count);
+        dx[at] = own * shared.by.scale;
+      }
+    });
+  }
+};
+
+// dgamma and dbeta of a channel: a sum over all samples and pixels.
+template <class T>
+struct ChannelGrads {
+  using Shared = GroupShared<T>;
+  GroupedSamples s;
+  const T *dy, *x;
+  const GroupScale<T>* scales;
+  T *dgamma, *dbeta;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t group = block.index / s.width();
+    sum_pairs(block, shared, s.samples * s.pixels, [&](std::int64_t i, T& of_gamma, T& of_beta) {
+      const GroupScale<T> by = scales[i / s.pixels * s.groups + group];
+      const std::int64_t at = i * s.channels + block.index;
+      of_gamma += dy[at] * (x[at] - by.mean) * by.scale;
+      of_beta += dy[at];
+    });
+    block.each([&](int thread) {
+      if (thread != 0) return;
+      dgamma[block.index] = shared.partial[0][0];
+      dbeta[block.index] = shared.partial[1][0];
+    });
+  }
+};
+
+Grid grid_of_groups(const GroupedSamples& s) {
+  return {s.pixels == 0 ? 0 : s.samples * s.groups, kGroupThreads};
+}
+
+QueueRun prepare_group_norm(KernelPlan& plan) {
+  const GroupedSamples s(plan.input(0).shape, plan.options<GroupNormOptions>());
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return [s](const KernelPointers& p, KernelQueue& queue) {
+      launch(queue, NormGroup<T>{s, p.input<T>(0), p.input<T>(1), p.input<T>(2), p.output<T>()},
+             grid_of_groups(s));
+    };
+  });
+}
+
+QueueRun prepare_group_norm_grad(KernelPlan& plan) {
+  const GroupedSamples s(plan.input(1).shape, plan.options<GroupNormOptions>());
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    plan.workspace(s.samples * s.groups * static_cast<std::int64_t>(sizeof(GroupScale<T>)));
+    return [s](const KernelPointers& p, KernelQueue& queue) {
+      auto* const scales = reinterpret_cast<GroupScale<T>*>(p.workspace());
+      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+      launch(queue, NormGroupGrad<T>{s, dy, x, p.input<T>(2), scales, p.output<T>()},
+             grid_of_groups(s));
+      launch(queue, ChannelGrads<T>{s, dy, x, scales, p.output<T>(1), p.output<T>(2)},
+             {s.channels, kGroupThreads});
+    };
+  });
+}
+
+const GpuKernel kernels_of_group_norm[] = {{kGroupNorm, prepare_group_norm},
+                                           {kGroupNormGrad, prepare_group_norm_grad}};
+
+}  // namespace
+}  // namespace belfry::cuda
