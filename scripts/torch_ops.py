@@ -70,4 +70,6 @@ def group_norm(x, gamma, beta, groups):
 
 
 def instance_norm(x):
-    return channels_last(F.instance_norm(channels_first(x)))
+    # Not F.instance_norm: in PyTorch 2.15 its gradient of a single image is wrong if channels are last in memory.
+    x = channels_first(x)
+    return channels_last(F.group_norm(x, x.shape[1]))
