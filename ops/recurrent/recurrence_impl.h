@@ -45,7 +45,7 @@ template <class T>
 struct LstmStep {
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kHidden = 1, kLengths = 4;  // inputs
-  static constexpr StateCopy kStates[] = {{2, 3}, {3, 4}};
+  static constexpr StateCopy kStates[2] = {{2, 3}, {3, 4}};
   using Element = T;
   const T *gates, *product;
   T *activations, *y, *cells, *h, *c;
@@ -87,7 +87,7 @@ template <class T>
 struct LstmGradStep {
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kHidden = 6, kLengths = 9;  // inputs
-  static constexpr StateCopy kStates[] = {{2, 2}, {3, 3}};
+  static constexpr StateCopy kStates[2] = {{2, 2}, {3, 3}};
   using Element = T;
   const T *activations, *dy, *cells, *y, *h0, *c0;
   T *grads, *previous, *dh, *dc;
@@ -136,7 +136,7 @@ template <class T>
 struct GruStep {
   static constexpr std::int64_t kGates = 3;
   static constexpr std::size_t kHidden = 1, kLengths = 4;  // inputs
-  static constexpr StateCopy kStates[] = {{2, 3}};
+  static constexpr StateCopy kStates[1] = {{2, 3}};
   using Element = T;
   const T *gates, *bias, *product;
   T *activations, *y, *news, *h;
@@ -174,7 +174,7 @@ template <class T>
 struct GruGradStep {
   static constexpr std::int64_t kGates = 3;
   static constexpr std::size_t kHidden = 5, kLengths = 7;  // inputs
-  static constexpr StateCopy kStates[] = {{2, 3}};
+  static constexpr StateCopy kStates[1] = {{2, 3}};
   using Element = T;
   const T *activations, *dy, *news, *y, *h0;
   T *grads, *hidden_grads, *previous, *dh;
