@@ -73,3 +73,29 @@ def instance_norm(x):
     # Not F.instance_norm: in PyTorch 2.15 its gradient of a single image is wrong if channels are last in memory.
     x = channels_first(x)
     return channels_last(F.group_norm(x, x.shape[1]))
+# recurrent_cases.cc
+
+
+def recurrence(module, x, w, u, b, b_hidden, states, rest, reverse, lengths):
+    """y and the last states of one direction; a reversed one is the second of two."""
+    net = module(x.shape[2], u.shape[0], batch_first=True, bidirectional=reverse).double()
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    values = dict(zip((name + "_reverse" * reverse for name in names), (w.T, u.T, b, b_hidden)))
+    states = [torch.stack([torch.zeros_like(s)] * reverse + [s]) for s in states]
+    given = x
+    if lengths:
+        given = torch.nn.utils.rnn.pack_padded_sequence(x, rest[-1], batch_first=True, enforce_sorted=False)
+    first = tuple(states) if len(states) > 1 else states[0]
+    y, last = torch.func.functional_call(net, values, (given, first))
+    if lengths:
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+    last = last if len(states) > 1 else (last,)
+    return (y[..., -u.shape[0]:], *(s[-1] for s in last))
+
+
+def lstm(x, w, u, b, b_hidden, h, c, *rest, reverse, lengths):
+    return recurrence(torch.nn.LSTM, x, w, u, b, b_hidden, (h, c), rest, reverse, lengths)
+
+
+def gru(x, w, u, b, b_hidden, h, *rest, reverse, lengths):
+    return recurrence(torch.nn.GRU, x, w, u, b, b_hidden, (h,), rest, reverse, lengths)

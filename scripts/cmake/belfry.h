@@ -7,6 +7,7 @@
 
 // Graphs: nodes, scopes, ops, gradients.
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/repeat.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops.h"
 
@@ -19,6 +20,7 @@
 #include "belfry/towers/layers.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 #include "belfry/towers/metrics.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/towers/variable_getters.h"
 

@@ -1,4 +1,4 @@
-// Runs the programs resnet20, gpt, resnet50 and vae on a few samples, as people run them.
+// Runs the programs resnet20, gpt, lstm, resnet50 and vae on a few samples, as people run them.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -137,6 +137,13 @@ TEST(Gpt, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   const TemporaryFolder data;
   write_text(data);
   expect_one_hash("gpt", {"--data_dir=" + data.path()}, "cpu:2", "cpu:1");
+}
+
+TEST(LstmExample, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the layers in other tests";
+  const TemporaryFolder data;
+  write_text(data);
+  expect_one_hash("lstm", {"--data_dir=" + data.path()}, "cpu:2", "cpu:1");
 }
 
 TEST(Gpt, WritesASampleOfTextAtTheEndAndWhenAsked) {

@@ -43,6 +43,7 @@
 #include "belfry/ops/pointwise/power.h"
 #include "belfry/ops/pointwise/sign.h"
 #include "belfry/ops/pointwise/where.h"
+#include "belfry/ops/recurrent/recurrent.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
@@ -178,6 +179,20 @@ const HalfCase kCases[] = {
     {"rotary_embedding",
      {{2, 7, 12}},
      [](Inputs x) { return rotary_embedding(x[0], {.heads = 2}); }},
+    {"lstm",
+     {{2, 3, 12}, {3, 12}, {2, 3}, {2, 3}},
+     [](Inputs x) {
+       return x[0].graph().add(kLstm, x, {}, NodeOptions(RecurrenceOptions())).output(1);
+     },
+     -1,
+     1},
+    {"gru",
+     {{2, 3, 9}, {3, 9}, {2, 3}, {9}},
+     [](Inputs x) {
+       return x[0].graph().add(kGru, x, {}, NodeOptions(RecurrenceOptions())).output(1);
+     },
+     -1,
+     1},
     {"gather", {{5, 7}}, [](Inputs x) { return gather(x[0], ids(x[0].graph())); }},
     {"gather_grad",
      {{6, 7}},

@@ -45,6 +45,7 @@ struct OpCase {
 };
 
 // By rooms of `ops`.
+std::vector<OpCase> recurrent_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
 
