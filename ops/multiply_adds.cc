@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/framework/trace/launch_work.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
@@ -26,10 +26,11 @@ double of_matmul(const Node& node, const Shape& a, const Shape& product) {
   return elements_from(product, 0) * counted(by_rows ? a[a.rank() - 2] : a.back());
 }
 
-// For q [batch, time, width]. Forward has two products: scores, and the weighted sum of values.
-// Backward has five products: scores again, and the gradients of values, weights, queries and keys.
-double of_attention(const Shape& q, int products) {
-  return products * elements_from(q, 0) * counted(q[1]);
+// For q [batch, time, width] and k [batch, keys, width]. Forward has two products: scores, and the
+// weighted sum of values. Backward has five products: scores again, and the gradients of values,
+// weights, queries and keys. Pairs that are not seen count, too.
+double of_attention(const Shape& q, const Shape& k, int products) {
+  return products * elements_from(q, 0) * counted(k[1]);
 }
 
 // Weights have the shapes of the node: those of a plan may be packed.
@@ -46,8 +47,8 @@ double of_types(const Node& node, std::span<const TensorType> inputs,
     return elements_from(inputs[0].shape, 0) * elements_from(node.input(1).shape(), 1);
   if (op == &kConv2dGradFilter)
     return elements_from(inputs[1].shape, 0) * elements_from(node.output_type(0).shape, 1);
-  if (op == &kCausalAttention) return of_attention(inputs[0].shape, 2);
-  if (op == &kCausalAttentionGrad) return of_attention(inputs[0].shape, 5);
+  if (op == &kAttention) return of_attention(inputs[0].shape, inputs[1].shape, 2);
+  if (op == &kAttentionGrad) return of_attention(inputs[0].shape, inputs[2].shape, 5);
   return 0;
 }
 

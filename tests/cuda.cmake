@@ -61,7 +61,7 @@ endif()
 belfry_discover_tests(cuda_tests)
 belfry_discover_tests(gpu_ops_tests)
 add_test(NAME gpu_ops_tests.own_kernels
-         COMMAND gpu_ops_tests --gtest_filter=Conv2d*:AvgPool*:CausalAttention* --own_kernels --gtest_brief=1)
+         COMMAND gpu_ops_tests --gtest_filter=Conv2d*:AvgPool*:*Attention* --own_kernels --gtest_brief=1)
 # A few by way of GpuBackend and its streams, as on a GPU, on one that is stood in for.
 add_test(NAME gpu_ops_tests.stand_in
          COMMAND gpu_ops_tests --gtest_filter=Neg*:SgdUpdate*:BatchMoments*:Relu* --gtest_brief=1)

@@ -1,167 +1,361 @@
-#include "belfry/framework/kernels/math.h"
-#include "belfry/ops/attention/attention_blocks_impl.h"
-#include "belfry/ops/attention/attention_impl.h"
+#include "belfry/ops/attention/attention.h"
 
-namespace belfry::kernels {
+#include <algorithm>
+#include <cmath>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/shards.h"
+#include "belfry/ops/attention/attention_impl.h"
+#include "belfry/ops/attention/plain_attention_impl.h"
+#include "belfry/ops/kernels/stored_elements.h"
+
+namespace belfry {
 namespace {
 
-// The state of a block's queries after some keys: the largest score; the sum of e^(score -
-// largest), one part per lane; and the sum of values with these weights.
-template <class T>
-struct QueryBlock {
-  T *largest, *sums, *y;
+using kernels::AttentionPlaces;
+using kernels::AttentionShape;
+using kernels::HeadGroup;
+using kernels::MaskKind;
+using kernels::MaskLayout;
+
+int kv_heads_of(const AttentionOptions& options) {
+  return options.kv_heads > 0 ? options.kv_heads : options.heads;
+}
+
+void require_options(const ShapeContext& c) {
+  const auto& options = c.options<AttentionOptions>();
+  c.require(options.heads >= 1, "needs at least 1 head, not ", options.heads);
+  c.require(options.kv_heads >= 0 && options.heads % kv_heads_of(options) == 0, options.kv_heads,
+            " heads of keys and values do not divide ", options.heads, " heads");
+  c.require(options.scale >= 0 && std::isfinite(options.scale),
+            "the scale must be positive, or 0 for 1 / sqrt(head_dim), not ", options.scale);
+  c.require(options.window >= 0, "the window must be at least 1 key, or 0 for no limit, not ",
+            options.window);
+  c.require(options.window == 0 || options.causal, "a window of ", options.window,
+            " keys needs causal attention: set the option `causal`");
+}
+
+// Input i is q; k and v follow it.
+void require_heads(const ShapeContext& c, std::size_t i) {
+  require_options(c);
+  const auto& options = c.options<AttentionOptions>();
+  c.require_floating(i);
+  const Shape& q = c.input(i);
+  c.require(q.rank() == 3, "needs queries [batch, time, heads * head_dim], not ", q);
+  c.require(q[2] == kUnknownSize || (q[2] > 0 && q[2] % options.heads == 0), options.heads,
+            " heads do not divide the width of queries ", q);
+  const std::int64_t width =
+      q[2] == kUnknownSize ? q[2] : q[2] / options.heads * kv_heads_of(options);
+  for (const std::size_t k : {i + 1, i + 2}) {
+    c.require(c.dtype(k) == c.dtype(i) && c.input(k).rank() == 3,
+              "queries, keys and values must be alike, not ", c.type(i), ", ", c.type(i + 1),
+              " and ", c.type(i + 2));
+    c.require(c.input(k).compatible({q[0], c.input(i + 1)[1], width}), "queries ", c.input(i),
+              " do not fit keys ", c.input(i + 1), " and values ", c.input(i + 2),
+              "; these are [batch, keys, kv_heads * head_dim]");
+  }
+  c.require(c.input(i + 1)[1] != 0 || q[1] == 0, "queries ", q, " have no keys: ", c.input(i + 1));
+}
+
+bool fits_or_repeats(std::int64_t size, std::int64_t wanted) {
+  return size == wanted || size == 1 || size == kUnknownSize || wanted == kUnknownSize;
+}
+
+void require_mask(const ShapeContext& c, std::size_t mask, std::size_t q) {
+  const Shape& m = c.input(mask);
+  c.require(c.dtype(mask) == DType::kBool || c.dtype(mask) == c.dtype(q), "the mask is ",
+            c.type(mask), ", but must be bool, or of the type of the queries, ",
+            name_of(c.dtype(q)));
+  const std::int64_t wanted[] = {c.input(q)[0], c.options<AttentionOptions>().heads, c.input(q)[1],
+                                 c.input(q + 1)[1]};
+  bool good = m.rank() >= 2 && m.rank() <= 4;
+  for (std::size_t axis = 0; good && axis < m.rank(); ++axis) {
+    const std::size_t from_end = m.rank() - axis;
+    const std::size_t of = m.rank() == 3 && axis == 0 ? 0 : 4 - from_end;
+    const bool last = from_end == 1;
+    good = last ? m[axis] == wanted[3] || m[axis] == kUnknownSize || wanted[3] == kUnknownSize
+                : fits_or_repeats(m[axis], wanted[of]);
+  }
+  c.require(good, "the mask ", m, " does not fit queries ", c.input(q), " and keys ",
+            c.input(q + 1),
+            "; it is [queries, keys], [batch, queries, keys] or [batch, heads, "
+            "queries, keys]");
+}
+
+// Checks the inputs after the first `fixed` ones; input `q` is the queries.
+AttentionPlaces require_optional(const ShapeContext& c, std::size_t fixed, std::size_t q) {
+  c.require(c.inputs() >= fixed && c.inputs() <= fixed + 2, "takes ", fixed, " to ", fixed + 2,
+            " inputs, not ", c.inputs());
+  const AttentionPlaces places =
+      kernels::attention_places(c.inputs(), fixed, [&](std::size_t i) { return c.dtype(i); });
+  if (places.mask > 0) require_mask(c, places.mask, q);
+  if (places.lengths > 0)
+    c.require(c.input(places.lengths).compatible({c.input(q)[0]}),
+              "needs lengths i32 [batch], not ", c.type(places.lengths), " for queries ",
+              c.input(q));
+  c.require(c.inputs() - fixed == (places.mask > 0 ? 1u : 0u) + (places.lengths > 0 ? 1u : 0u),
+            "takes one mask and lengths i32 [batch], not ", c.type(c.inputs() - 2), " and ",
+            c.type(c.inputs() - 1));
+  return places;
+}
+
+TensorType sums_of(const TensorType& q, int heads) {
+  return {{q.shape[0], heads, q.shape[1]}, q.dtype == DType::kF64 ? DType::kF64 : DType::kF32};
+}
+
+OutputTypes attention_shape(const ShapeContext& c) {
+  c.require(c.inputs() >= 3, "needs queries, keys and values");
+  require_heads(c, 0);
+  require_optional(c, 3, 0);
+  return {c.type(0), sums_of(c.type(0), c.options<AttentionOptions>().heads)};
+}
+
+OutputTypes attention_grad_shape(const ShapeContext& c) {
+  c.require(c.inputs() >= 6, "needs a gradient and what attention read and wrote");
+  require_heads(c, 1);
+  const TensorType sums = sums_of(c.type(1), c.options<AttentionOptions>().heads);
+  for (const std::size_t i : {0, 4})
+    c.require(c.dtype(i) == c.dtype(1) && c.input(i).compatible(c.input(1)), "input ", i, " is ",
+              c.type(i), ", but queries are ", c.type(1));
+  c.require(c.dtype(5) == sums.dtype && c.input(5).compatible(sums.shape),
+            "logarithms of sums are ", sums, ", not ", c.type(5));
+  const AttentionPlaces places = require_optional(c, 6, 1);
+  OutputTypes types{c.type(1), c.type(2), c.type(3)};
+  if (places.mask > 0 && c.dtype(places.mask) != DType::kBool) types.push_back(c.type(places.mask));
+  return types;
+}
+
+std::vector<Output> attention_gradient(const Node& node, std::span<const Output> grads) {
+  require<NotFoundError>(!grads[1], node.describe(), ": the logarithms of sums have no gradient");
+  std::vector<Output> inputs{grads[0],      node.input(0),  node.input(1),
+                             node.input(2), node.output(0), node.output(1)};
+  const auto all = node.inputs();
+  for (std::size_t i = 3; i < all.size(); ++i) inputs.push_back(node.input(i));
+  const Node& grad = node.graph().add(kAttentionGrad, inputs, {}, node.raw_options());
+  std::vector<Output> results{grad.output(0), grad.output(1), grad.output(2)};
+  for (std::size_t i = 3; i < all.size(); ++i)
+    results.push_back(is_floating(node.input(i).dtype()) ? grad.output(3) : Output());
+  return results;
+}
+
+// A mask without a dimension of the batch is whole in all shards, so its gradient is a sum.
+struct OwnInputs {
+  OwnInputs(const ShardContext& c, std::size_t fixed, std::size_t q) : bits((1u << fixed) - 1) {
+    const AttentionPlaces places = kernels::attention_places(
+        c.inputs.size(), fixed, [&](std::size_t i) { return c.inputs[i].dtype; });
+    if (places.lengths > 0) bits |= 1u << places.lengths;
+    if (places.mask == 0) return;
+    const Shape& mask = c.inputs[places.mask].shape;
+    mask_has_rows = mask.rank() > 2 && mask[0] > 1 && mask[0] == c.inputs[q].shape[0];
+    if (mask_has_rows) bits |= 1u << places.mask;
+  }
+
+  unsigned bits;
+  bool mask_has_rows = false;
 };
 
-template <class T>
-struct AttentionScratch {
-  AttentionScratch(const HeadBlocks<T>& head, std::byte* workspace) {
-    Carver<T> carver(workspace);
-    keys = carver.take(head.all());
-    values = carver.take(head.all());
-    rows = carver.take(head.block());
-    scores = carver.take(kAttentionBlock * kAttentionBlock);
-    queries.largest = carver.take(kAttentionBlock);
-    queries.sums = carver.take(kAttentionBlock * BlockLanes<T>::kCount);
-    queries.y = carver.take(head.block());
-    bytes = carver.bytes();
-  }
-
-  T *keys, *values;  // blocks; blocks of keys are transposed
-  T *rows, *scores;
-  QueryBlock<T> queries;
-  std::int64_t bytes;
-};
-
-template <class T>
-BELFRY_HD void hide_later_keys(std::int64_t query, T* scores) {
-  for (std::int64_t k = 0; k < kAttentionBlock; ++k)
-    scores[k] = k <= query ? scores[k] : -math::Format<T>::kInfinity;
+Sharding shards_of_attention(const ShardContext& c) {
+  return row_shards(c, OwnInputs(c, 3, 0).bits);
 }
 
-template <class T>
-BELFRY_HD T largest_of(const T* scores) {
-  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
-  T lanes[kLanes];
-  for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] = scores[x];
-  for (std::int64_t k = kLanes; k < kAttentionBlock; k += kLanes)
-    for (std::int64_t x = 0; x < kLanes; ++x)
-      lanes[x] = scores[k + x] > lanes[x] ? scores[k + x] : lanes[x];
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (std::int64_t x = 0; x < half; ++x)
-      lanes[x] = lanes[x + half] > lanes[x] ? lanes[x + half] : lanes[x];
-  return lanes[0];
+Sharding shards_of_gradient(const ShardContext& c) {
+  const OwnInputs own(c, 6, 1);
+  if (c.outputs.size() == 3 || own.mask_has_rows) return row_shards(c, own.bits);
+  ShardContext heads = c;
+  heads.outputs = c.outputs.first(3);
+  Sharding sharding = row_shards(heads, own.bits);
+  if (sharding.divides()) sharding.outputs.push_back(Division::partial());
+  return sharding;
 }
 
-template <class T>
-BELFRY_HD T sum_of_lanes(const T* from) {
-  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
-  T lanes[kLanes];
-  for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] = from[x];
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (std::int64_t x = 0; x < half; ++x) lanes[x] += lanes[x + half];
-  return lanes[0];
-}
-
-// Turns scores into weights e^(score - shift); multiplies `sums` and y, of earlier keys, by
-// `factor`.
-template <class T>
-BELFRY_HD void weigh_row(T shift, T factor, std::int64_t columns, T* scores, T* sums, T* y) {
-  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
-  BELFRY_INDEPENDENT
-  for (std::int64_t k = 0; k < kAttentionBlock; ++k) scores[k] = math::exp(scores[k] - shift);
-  T lanes[kLanes];
-  for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] = sums[x] * factor;
-  for (std::int64_t k = 0; k < kAttentionBlock; k += kLanes)
-    for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] += scores[k + x];
-  for (std::int64_t x = 0; x < kLanes; ++x) sums[x] = lanes[x];
-  for (std::int64_t c = 0; c < columns; ++c) y[c] *= factor;
-}
-
-// A step of the online softmax. If all scores so far are -inf, so is the largest. Then scores are
-// not shifted, because the difference would be NaN for later keys.
-template <class T>
-BELFRY_KERNEL void weigh_scores(const QueryBlock<T>& queries, std::int64_t rows, bool diagonal,
-                                std::int64_t columns, T* scores) {
-  T shift[kAttentionBlock], factor[kAttentionBlock];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    T* const row = scores + r * kAttentionBlock;
-    if (diagonal) hide_later_keys(r, row);
-    const T largest = largest_of(row);
-    factor[r] = queries.largest[r];
-    queries.largest[r] = largest > queries.largest[r] ? largest : queries.largest[r];
-    shift[r] = queries.largest[r] == -math::Format<T>::kInfinity ? T(0) : queries.largest[r];
-  }
-  BELFRY_INDEPENDENT
-  for (std::int64_t r = 0; r < rows; ++r) factor[r] = math::exp(factor[r] - shift[r]);
-  for (std::int64_t r = 0; r < rows; ++r)
-    weigh_row(shift[r], factor[r], columns, scores + r * kAttentionBlock,
-              queries.sums + r * BlockLanes<T>::kCount, queries.y + r * columns);
-}
-
-template <class T>
-BELFRY_KERNEL void forget_keys(const QueryBlock<T>& queries, std::int64_t block) {
-  for (std::int64_t r = 0; r < kAttentionBlock; ++r)
-    queries.largest[r] = -math::Format<T>::kInfinity;
-  for (std::int64_t i = 0; i < kAttentionBlock * BlockLanes<T>::kCount; ++i) queries.sums[i] = 0;
-  for (std::int64_t i = 0; i < block; ++i) queries.y[i] = 0;
-}
-
-template <class T>
-BELFRY_KERNEL void divide_by_sums(const QueryBlock<T>& queries, std::int64_t rows,
-                                  std::int64_t columns, T* log_sums) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T sum = sum_of_lanes(queries.sums + r * BlockLanes<T>::kCount);
-    log_sums[r] = queries.largest[r] + math::log(sum);
-    for (std::int64_t c = 0; c < columns; ++c) queries.y[r * columns + c] /= sum;
+// Calls each(group) for the heads of all keys and values of all samples.
+template <class Each>
+void for_each_group(const AttentionShape& shape, const std::int32_t* lengths, const Node& node,
+                    const Each& each) {
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    const std::int64_t keys = lengths ? lengths[sample] : shape.keys;
+    if (keys < 0 || keys > shape.keys) [[unlikely]]
+      kernels::refuse_length(node, sample, keys, shape.keys);
+    for (std::int64_t head = 0; head < shape.kv_heads; ++head)
+      each(HeadGroup{.sample = sample, .kv_head = head, .keys = keys});
   }
 }
 
-// Computes the queries of block i over the keys of blocks up to i.
+template <class P>
+const P* optional_input(const KernelPointers& p, std::size_t i) {
+  return i > 0 ? p.input<P>(i) : nullptr;
+}
+
 template <class T>
-void attend(const HeadBlocks<T>& head, const AttentionScratch<T>& scratch, std::int64_t i) {
-  const std::int64_t rows = head.rows(i);
-  forget_keys(scratch.queries, head.block());
-  for (std::int64_t j = 0; j <= i; ++j) {
-    multiply_transposed(head, scratch.rows, scratch.keys + j * head.block(), rows, j == i,
-                        scratch.scores);
-    weigh_scores(scratch.queries, rows, j == i, head.columns, scratch.scores);
-    add_over_keys(head, scratch.scores, scratch.values + j * head.block(), rows, j == i,
-                  scratch.queries.y);
-  }
+using GroupKernel = decltype(kernels::attention_of_group<T>);
+template <class T>
+using GroupGradKernel = decltype(kernels::attention_grad_of_group<T>);
+
+template <class T>
+KernelRun attention_by(GroupKernel<T>& kernel, const KernelPlan& plan,
+                       const AttentionShape& shape) {
+  return [&kernel, shape, places = kernels::attention_places(plan, 3), &node = plan.node(),
+          stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
+    const kernels::AttentionTensors<T> tensors{.q = p.input<void>(0),
+                                               .k = p.input<void>(1),
+                                               .v = p.input<void>(2),
+                                               .mask = optional_input<void>(p, places.mask),
+                                               .y = p.output<void>(0),
+                                               .log_sums = p.output<T>(1)};
+    for_each_group(shape, optional_input<std::int32_t>(p, places.lengths), node,
+                   [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
+  };
+}
+
+// The gradient of a mask is added up in T: in the output, or for 16 bits in the scratch memory
+// after the first `scratch` bytes.
+template <class T>
+KernelRun attention_grad_by(GroupGradKernel<T>& kernel, KernelPlan& plan,
+                            const AttentionShape& shape, std::int64_t scratch) {
+  const std::int64_t masked = plan.outputs() > 3 ? plan.output(3).shape.elements() : 0;
+  const bool apart = is_half(plan.dtype());
+  plan.workspace(scratch + (apart ? masked * static_cast<std::int64_t>(sizeof(T)) : 0));
+  return [&kernel, shape, places = kernels::attention_places(plan, 6), &node = plan.node(), masked,
+          apart, scratch,
+          stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
+    T* d_mask = nullptr;
+    if (masked > 0) d_mask = apart ? reinterpret_cast<T*>(p.workspace() + scratch) : p.output<T>(3);
+    std::fill_n(d_mask, masked, T(0));
+    const kernels::AttentionGradTensors<T> tensors{.dy = p.input<void>(0),
+                                                   .q = p.input<void>(1),
+                                                   .k = p.input<void>(2),
+                                                   .v = p.input<void>(3),
+                                                   .y = p.input<void>(4),
+                                                   .mask = optional_input<void>(p, places.mask),
+                                                   .log_sums = p.input<T>(5),
+                                                   .dq = p.output<void>(0),
+                                                   .dk = p.output<void>(1),
+                                                   .dv = p.output<void>(2),
+                                                   .d_mask = d_mask};
+    for_each_group(shape, optional_input<std::int32_t>(p, places.lengths), node,
+                   [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
+    if (apart && masked > 0) stored.store(d_mask, masked, p.output<void>(3), 0);
+  };
+}
+
+KernelRun attention_cpu(KernelPlan& plan) {
+  const AttentionShape shape = kernels::attention_shape_of(plan, 0);
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
+    plan.workspace(kernels::attention_workspace<T>(shape));
+    return attention_by<T>(kernels::attention_of_group<T>, plan, shape);
+  });
+}
+
+KernelRun attention_reference(KernelPlan& plan) {
+  const AttentionShape shape = kernels::attention_shape_of(plan, 0);
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_by<T>(kernels::plain_attention_of_group<T>, plan, shape);
+  });
+}
+
+KernelRun attention_grad_cpu(KernelPlan& plan) {
+  const AttentionShape shape = kernels::attention_shape_of(plan, 1);
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_grad_by<T>(kernels::attention_grad_of_group<T>, plan, shape,
+                                kernels::attention_grad_workspace<T>(shape));
+  });
+}
+
+KernelRun attention_grad_reference(KernelPlan& plan) {
+  const AttentionShape shape = kernels::attention_shape_of(plan, 1);
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_grad_by<T>(kernels::plain_attention_grad_of_group<T>, plan, shape, 0);
+  });
+}
+
+MaskLayout mask_layout(const TensorType& mask) {
+  const Shape& m = mask.shape;
+  const std::size_t rank = m.rank();
+  MaskLayout layout{.kind = mask.dtype == DType::kBool ? MaskKind::kSeen : MaskKind::kAdded};
+  std::int64_t step = m[rank - 1];
+  const auto step_of = [&](std::size_t axis) {
+    const std::int64_t result = m[axis] == 1 ? 0 : step;
+    step *= m[axis];
+    return result;
+  };
+  layout.query_step = step_of(rank - 2);
+  if (rank == 4) layout.head_step = step_of(1);
+  if (rank >= 3) layout.sample_step = step_of(0);
+  return layout;
 }
 
 }  // namespace
 
-template <class T>
-std::int64_t attention_workspace(const AttentionShape& shape) {
-  return AttentionScratch<T>(HeadBlocks<T>(shape), nullptr).bytes;
+namespace kernels {
+
+AttentionPlaces attention_places(const KernelPlan& plan, std::size_t fixed) {
+  return attention_places(plan.inputs(), fixed, [&](std::size_t i) { return plan.input(i).dtype; });
 }
 
-template <class T>
-void attention_head(const AttentionShape& shape, const StoredElements<T>& stored,
-                    const AttentionTensors& tensors, std::int64_t at, T* log_sums,
-                    std::byte* workspace) {
-  const HeadBlocks<T> head(shape);
-  const AttentionScratch<T> scratch(head, workspace);
-  for (std::int64_t j = 0; j < head.count; ++j) {
-    load_block(head, stored, tensors.k, at, j, scratch.rows);
-    transpose_block(head, scratch.rows, scratch.keys + j * head.block());
-    load_block(head, stored, tensors.v, at, j, scratch.values + j * head.block());
-  }
-  for (std::int64_t i = 0; i < head.count; ++i) {
-    load_block(head, stored, tensors.q, at, i, scratch.rows);
-    scale_block(head, static_cast<T>(shape.scale), scratch.rows);
-    attend(head, scratch, i);
-    divide_by_sums(scratch.queries, head.rows(i), head.columns, log_sums + i * kAttentionBlock);
-    store_block(head, stored, scratch.queries.y, i, tensors.y, at);
-  }
+AttentionShape attention_shape_of(const KernelPlan& plan, std::size_t first) {
+  const auto& options = plan.options<AttentionOptions>();
+  const Shape& q = plan.input(first).shape;
+  const AttentionPlaces places = attention_places(plan, first == 0 ? 3 : 6);
+  AttentionShape shape{.batch = q[0],
+                       .heads = options.heads,
+                       .kv_heads = kv_heads_of(options),
+                       .queries = q[1],
+                       .keys = plan.input(first + 1).shape[1],
+                       .head_dim = q[2] / options.heads,
+                       .causal = options.causal,
+                       .window = options.window};
+  shape.scale =
+      options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  if (places.mask > 0) shape.mask = mask_layout(plan.input(places.mask));
+  shape.may_see_none =
+      places.mask > 0 || places.lengths > 0 || (shape.window > 0 && shape.queries > shape.keys);
+  return shape;
 }
 
-template std::int64_t attention_workspace<float>(const AttentionShape&);
-template std::int64_t attention_workspace<double>(const AttentionShape&);
-template void attention_head(const AttentionShape&, const StoredElements<float>&,
-                             const AttentionTensors&, std::int64_t, float*, std::byte*);
-template void attention_head(const AttentionShape&, const StoredElements<double>&,
-                             const AttentionTensors&, std::int64_t, double*, std::byte*);
+void refuse_length(const Node& node, std::int64_t sample, std::int64_t length, std::int64_t keys) {
+  throw InvalidArgument(detail::cat(node.describe(), ": length ", length, " of sample ", sample,
+                                    " is not in [0, ", keys, "], the number of keys"));
+}
 
-}  // namespace belfry::kernels
+}  // namespace kernels
+
+const Op kAttention{.name = "Attention",
+                    .inputs = kVariadicInputs,
+                    .shape = attention_shape,
+                    .gradient = attention_gradient,
+                    .missing_grads = true,
+                    .heavy = true,
+                    .shards = shards_of_attention,
+                    .cpu = attention_cpu,
+                    .reference = attention_reference,
+                    .half = true,
+                    .autocast = Autocast::kCompute};
+
+const Op kAttentionGrad{.name = "AttentionGrad",
+                        .inputs = kVariadicInputs,
+                        .shape = attention_grad_shape,
+                        .no_gradient = "second derivatives of attention are not supported",
+                        .heavy = true,
+                        .shards = shards_of_gradient,
+                        .cpu = attention_grad_cpu,
+                        .reference = attention_grad_reference,
+                        .half = true};
+
+Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
+                 At at) {
+  std::vector<Output> all{q, k, v};
+  if (inputs.mask) all.push_back(inputs.mask);
+  if (inputs.lengths) {
+    require(inputs.lengths.dtype() == DType::kI32, "Attention (built at ", at.site,
+            "): needs lengths i32 [batch], not ", inputs.lengths.type());
+    all.push_back(inputs.lengths);
+  }
+  return q.graph().add(kAttention, all, at, NodeOptions(options)).output();
+}
+
+Output causal_attention(Output q, Output k, Output v, AttentionOptions options, At at) {
+  options.causal = true;
+  return attention(q, k, v, options, {}, at);
+}
+
+}  // namespace belfry

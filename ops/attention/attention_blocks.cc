@@ -189,7 +189,7 @@ void scale_block(const HeadBlocks<T>& head, T factor, T* x) {
 
 template <class T>
 void transpose_block(const HeadBlocks<T>& head, const T* x, T* to) {
-  transpose_loop(x, head.shape.head_dim, head.columns, to);
+  transpose_loop(x, head.head_dim, head.columns, to);
 }
 
 template <class T>
@@ -203,7 +203,7 @@ void multiply_transposed(const HeadBlocks<T>& head, const T* x, const T* transpo
                                 .c = scores,
                                 .c_row = kAttentionBlock,
                                 .rows = rows,
-                                .depth = head.shape.head_dim,
+                                .depth = head.head_dim,
                                 .columns = kAttentionBlock};
   if (diagonal)
     multiply_blocks<Terms::kAll, false, true>(product);

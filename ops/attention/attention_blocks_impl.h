@@ -17,26 +17,71 @@ struct BlockLanes {
 // Queries of a block, or keys.
 inline constexpr std::int64_t kAttentionBlock = 64;
 
-// A head in blocks of padded rows.
+// A head in blocks of padded rows, of which the first `used` are read and written.
 template <class T>
 struct HeadBlocks {
-  explicit HeadBlocks(const AttentionShape& of)
-      : shape(of),
-        count((of.time + kAttentionBlock - 1) / kAttentionBlock),
-        columns((of.head_dim + BlockLanes<T>::kCount - 1) / BlockLanes<T>::kCount *
+  HeadBlocks(std::int64_t of_time, std::int64_t of_used, std::int64_t heads, std::int64_t of_dim)
+      : time(of_time),
+        used(of_used),
+        step(heads * of_dim),
+        head_dim(of_dim),
+        count((of_used + kAttentionBlock - 1) / kAttentionBlock),
+        columns((of_dim + BlockLanes<T>::kCount - 1) / BlockLanes<T>::kCount *
                 BlockLanes<T>::kCount) {}
 
   std::int64_t block() const { return kAttentionBlock * columns; }
   std::int64_t all() const { return count * block(); }
   // Rows of block i.
   std::int64_t rows(std::int64_t i) const {
-    const std::int64_t left = shape.time - i * kAttentionBlock;
+    const std::int64_t left = used - i * kAttentionBlock;
     return left < kAttentionBlock ? left : kAttentionBlock;
   }
+  // The offset of element 0 of a head at time 0.
+  std::int64_t offset(std::int64_t sample, std::int64_t head) const {
+    return sample * time * step + head * head_dim;
+  }
 
-  AttentionShape shape;
+  std::int64_t time, used;
+  std::int64_t step;  // elements from one time to the next
+  std::int64_t head_dim;
   std::int64_t count;    // blocks
   std::int64_t columns;  // head_dim, and zeros up to whole vectors
+};
+
+template <class T>
+HeadBlocks<T> blocks_of_queries(const AttentionShape& shape) {
+  return {shape.queries, shape.queries, shape.heads, shape.head_dim};
+}
+template <class T>
+HeadBlocks<T> blocks_of_keys(const AttentionShape& shape, std::int64_t used) {
+  return {shape.keys, used, shape.kv_heads, shape.head_dim};
+}
+
+// Blocks [first, end).
+struct BlockRange {
+  std::int64_t first, end;
+};
+// Of keys that some query of block i sees.
+BlockRange key_blocks(const AttentionShape& shape, std::int64_t i, std::int64_t keys);
+// Of queries that see some key of block j.
+BlockRange query_blocks(const AttentionShape& shape, std::int64_t j);
+
+// Hides scores of a block of queries with a block of keys by -infinity, and adds the mask.
+template <class T>
+struct Hiding {
+  const AttentionShape& shape;
+  const StoredElements<T>& stored;
+  const void* mask;
+  HeadGroup of;
+  std::int64_t head;
+
+  // Whether keys have the times of the queries, and those after a query are not seen.
+  bool diagonal(std::int64_t i, std::int64_t j) const { return shape.causal && i == j; }
+  // The offset of the mask of a query.
+  std::int64_t row(std::int64_t query) const { return shape.mask.at(of.sample, head, query); }
+  // The keys of block j that a query sees, if the mask lets it.
+  BlockRange seen(std::int64_t query, std::int64_t j) const;
+  void operator()(std::int64_t i, std::int64_t j, std::int64_t rows, T* scores) const;
 };
 
 // Hands out scratch memory; without a base it only counts.
@@ -60,20 +105,27 @@ class Carver {
 template <class T>
 void load_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, const void* x,
                 std::int64_t at, std::int64_t i, T* to) {
-  const std::int64_t columns = head.shape.head_dim, rows = head.rows(i);
+  const std::int64_t columns = head.head_dim, rows = head.rows(i);
   if (rows < kAttentionBlock || columns < head.columns)
     std::memset(to, 0, static_cast<std::size_t>(head.block()) * sizeof(T));
   for (std::int64_t r = 0; r < rows; ++r)
-    stored.load(x, at + (i * kAttentionBlock + r) * head.shape.width(), columns,
-                to + r * head.columns);
+    stored.load(x, at + (i * kAttentionBlock + r) * head.step, columns, to + r * head.columns);
 }
 
 template <class T>
 void store_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, const T* from,
                  std::int64_t i, void* x, std::int64_t at) {
   for (std::int64_t r = 0; r < head.rows(i); ++r)
-    stored.store(from + r * head.columns, head.shape.head_dim, x,
-                 at + (i * kAttentionBlock + r) * head.shape.width());
+    stored.store(from + r * head.columns, head.head_dim, x,
+                 at + (i * kAttentionBlock + r) * head.step);
+}
+
+// Writes zeros, of which `zeros` has a row, after the used rows.
+template <class T>
+void clear_unused(const HeadBlocks<T>& head, const StoredElements<T>& stored, const T* zeros,
+                  void* x, std::int64_t at) {
+  for (std::int64_t t = head.used; t < head.time; ++t)
+    stored.store(zeros, head.head_dim, x, at + t * head.step);
 }
 
 // Loops over blocks, in attention_blocks.cc. `diagonal`: keys have the times of the queries, and

@@ -5,12 +5,15 @@
 namespace belfry::kernels {
 namespace {
 
+// Queries of all heads of a group are in memory at once, `all` blocks one head after another.
 template <class T>
 struct AttentionGradScratch {
-  AttentionGradScratch(const HeadBlocks<T>& head, std::byte* workspace) {
+  AttentionGradScratch(const AttentionShape& shape, std::byte* workspace) {
+    const HeadBlocks<T> head = blocks_of_queries<T>(shape);
+    const std::int64_t blocks = shape.group() * head.count;
     Carver<T> carver(workspace);
-    for (T** blocks : {&q, &dy, &dq}) *blocks = carver.take(head.all());
-    for (T** numbers : {&log_sums, &products}) *numbers = carver.take(head.count * kAttentionBlock);
+    for (T** all : {&q, &dy, &dq}) *all = carver.take(blocks * head.block());
+    for (T** numbers : {&log_sums, &products}) *numbers = carver.take(blocks * kAttentionBlock);
     for (T** block : {&k, &keys, &values, &dk, &dv}) *block = carver.take(head.block());
     for (T** square : {&weights, &grads}) *square = carver.take(kAttentionBlock * kAttentionBlock);
     bytes = carver.bytes();
@@ -53,27 +56,37 @@ BELFRY_KERNEL void weigh_grads(const T* log_sums, const T* products, std::int64_
   }
 }
 
+// Loads the queries of a head to block `first` of scratch and those after it. Queries that see no
+// key get a sum of infinity, so that their weights are zero.
 template <class T>
-void load_queries(const HeadBlocks<T>& head, const StoredElements<T>& stored,
-                  const AttentionGradTensors& tensors, std::int64_t at, const T* log_sums,
-                  const AttentionGradScratch<T>& scratch) {
-  std::memset(scratch.dq, 0, static_cast<std::size_t>(head.all()) * sizeof(T));
-  for (std::int64_t i = 0; i < head.count; ++i) {
-    T *const q = scratch.q + i * head.block(), *const dy = scratch.dy + i * head.block();
-    load_block(head, stored, tensors.q, at, i, q);
-    scale_block(head, static_cast<T>(head.shape.scale), q);
-    load_block(head, stored, tensors.dy, at, i, dy);
-    load_block(head, stored, tensors.y, at, i, scratch.k);
-    dot_rows(scratch.k, dy, kAttentionBlock, head.columns, scratch.products + i * kAttentionBlock);
+void load_queries(const AttentionShape& shape, const StoredElements<T>& stored,
+                  const AttentionGradTensors<T>& tensors, const HeadGroup& of, std::int64_t head,
+                  std::int64_t first, const AttentionGradScratch<T>& scratch) {
+  const HeadBlocks<T> blocks = blocks_of_queries<T>(shape);
+  const std::int64_t at = blocks.offset(of.sample, head);
+  const T* const log_sums = tensors.log_sums + (of.sample * shape.heads + head) * shape.queries;
+  for (std::int64_t i = 0; i < blocks.count; ++i) {
+    const std::int64_t to = (first + i) * blocks.block();
+    T *const q = scratch.q + to, *const dy = scratch.dy + to;
+    std::memset(scratch.dq + to, 0, static_cast<std::size_t>(blocks.block()) * sizeof(T));
+    load_block(blocks, stored, tensors.q, at, i, q);
+    scale_block(blocks, static_cast<T>(shape.scale), q);
+    load_block(blocks, stored, tensors.dy, at, i, dy);
+    load_block(blocks, stored, tensors.y, at, i, scratch.k);
+    dot_rows(scratch.k, dy, kAttentionBlock, blocks.columns,
+             scratch.products + (first + i) * kAttentionBlock);
   }
-  const std::int64_t padded = head.count * kAttentionBlock;
-  for (std::int64_t t = 0; t < padded; ++t)
-    scratch.log_sums[t] = t < head.shape.time ? log_sums[t] : T(0);
+  T* const sums = scratch.log_sums + first * kAttentionBlock;
+  for (std::int64_t t = 0; t < blocks.count * kAttentionBlock; ++t) {
+    sums[t] = t < shape.queries ? log_sums[t] : T(0);
+    if (shape.may_see_none && sums[t] == -math::Format<T>::kInfinity)
+      sums[t] = math::Format<T>::kInfinity;
+  }
 }
 
 template <class T>
 void load_keys(const HeadBlocks<T>& head, const StoredElements<T>& stored,
-               const AttentionGradTensors& tensors, std::int64_t at, std::int64_t j,
+               const AttentionGradTensors<T>& tensors, std::int64_t at, std::int64_t j,
                const AttentionGradScratch<T>& scratch) {
   load_block(head, stored, tensors.v, at, j, scratch.k);
   transpose_block(head, scratch.k, scratch.values);
@@ -83,54 +96,93 @@ void load_keys(const HeadBlocks<T>& head, const StoredElements<T>& stored,
     std::memset(sum, 0, static_cast<std::size_t>(head.block()) * sizeof(T));
 }
 
-// Adds to the gradients what the queries of block i contribute with the keys in scratch.
+// Adds gradients of scores of block i of queries and block j of keys to those of the mask.
 template <class T>
-void add_gradients(const HeadBlocks<T>& head, const AttentionGradScratch<T>& scratch,
-                   std::int64_t i, bool diagonal) {
-  const std::int64_t rows = head.rows(i), padded = (rows + 3) / 4 * 4;
-  const T *const q = scratch.q + i * head.block(), *const dy = scratch.dy + i * head.block();
+void add_to_mask(const Hiding<T>& hide, std::int64_t i, std::int64_t j, std::int64_t rows,
+                 const T* grads, T* d_mask) {
+  for (std::int64_t r = 0; r < rows; ++r, grads += kAttentionBlock) {
+    const std::int64_t query = i * kAttentionBlock + r;
+    const auto [first, end] = hide.seen(query, j);
+    T* const to = d_mask + hide.row(query) + j * kAttentionBlock;
+    for (std::int64_t k = first; k < end; ++k) to[k] += grads[k];
+  }
+}
+
+// Adds to the gradients what the queries of block i of a head contribute with the keys in scratch,
+// block j. The head begins at block `first` of scratch.
+template <class T>
+void add_gradients(const Hiding<T>& hide, const HeadBlocks<T>& head,
+                   const AttentionGradScratch<T>& scratch, std::int64_t first, std::int64_t i,
+                   std::int64_t j, T* d_mask) {
+  const std::int64_t rows = blocks_of_queries<T>(hide.shape).rows(i), padded = (rows + 3) / 4 * 4;
+  const std::int64_t at = (first + i) * head.block(), sums = (first + i) * kAttentionBlock;
+  const bool diagonal = hide.diagonal(i, j);
+  const T *const q = scratch.q + at, *const dy = scratch.dy + at;
   multiply_transposed(head, q, scratch.keys, rows, diagonal, scratch.weights);
   multiply_transposed(head, dy, scratch.values, rows, diagonal, scratch.grads);
-  weigh_grads(scratch.log_sums + i * kAttentionBlock, scratch.products + i * kAttentionBlock,
-              padded, scratch.weights, scratch.grads);
+  hide(i, j, rows, scratch.weights);
+  weigh_grads(scratch.log_sums + sums, scratch.products + sums, padded, scratch.weights,
+              scratch.grads);
+  if (d_mask) add_to_mask(hide, i, j, rows, scratch.grads, d_mask);
   add_over_queries(head, scratch.weights, dy, rows, diagonal, scratch.dv);
   add_over_queries(head, scratch.grads, q, rows, diagonal, scratch.dk);
-  add_over_keys(head, scratch.grads, scratch.k, rows, diagonal, scratch.dq + i * head.block());
+  add_over_keys(head, scratch.grads, scratch.k, rows, diagonal, scratch.dq + at);
+}
+
+// Scales and stores dq of a head, from block `first` of scratch on.
+template <class T>
+void store_queries(const AttentionShape& shape, const StoredElements<T>& stored, std::int64_t first,
+                   const AttentionGradScratch<T>& scratch, void* dq, std::int64_t at) {
+  const HeadBlocks<T> blocks = blocks_of_queries<T>(shape);
+  for (std::int64_t i = 0; i < blocks.count; ++i) {
+    T* const block = scratch.dq + (first + i) * blocks.block();
+    scale_block(blocks, static_cast<T>(shape.scale), block);
+    store_block(blocks, stored, block, i, dq, at);
+  }
 }
 
 }  // namespace
 
 template <class T>
 std::int64_t attention_grad_workspace(const AttentionShape& shape) {
-  return AttentionGradScratch<T>(HeadBlocks<T>(shape), nullptr).bytes;
+  return AttentionGradScratch<T>(shape, nullptr).bytes;
 }
 
 template <class T>
-void attention_head_grad(const AttentionShape& shape, const StoredElements<T>& stored,
-                         const AttentionGradTensors& tensors, std::int64_t at, const T* log_sums,
-                         std::byte* workspace) {
-  const HeadBlocks<T> head(shape);
-  const AttentionGradScratch<T> scratch(head, workspace);
-  load_queries(head, stored, tensors, at, log_sums, scratch);
-  for (std::int64_t j = 0; j < head.count; ++j) {
-    load_keys(head, stored, tensors, at, j, scratch);
-    for (std::int64_t i = j; i < head.count; ++i) add_gradients(head, scratch, i, i == j);
-    store_block(head, stored, scratch.dk, j, tensors.dk, at);
-    store_block(head, stored, scratch.dv, j, tensors.dv, at);
+void attention_grad_of_group(const AttentionShape& shape, const StoredElements<T>& stored,
+                             const AttentionGradTensors<T>& tensors, const HeadGroup& of,
+                             std::byte* workspace) {
+  const HeadBlocks<T> queries = blocks_of_queries<T>(shape),
+                      keys = blocks_of_keys<T>(shape, of.keys);
+  const AttentionGradScratch<T> scratch(shape, workspace);
+  const std::int64_t group = shape.group(), head = of.kv_head * group;
+  for (std::int64_t g = 0; g < group; ++g)
+    load_queries(shape, stored, tensors, of, head + g, g * queries.count, scratch);
+  const std::int64_t at = keys.offset(of.sample, of.kv_head);
+  for (std::int64_t j = 0; j < keys.count; ++j) {
+    load_keys(keys, stored, tensors, at, j, scratch);
+    for (std::int64_t g = 0; g < group; ++g) {
+      const Hiding<T> hide{shape, stored, tensors.mask, of, head + g};
+      const auto [first, end] = query_blocks(shape, j);
+      for (std::int64_t i = first; i < end; ++i)
+        add_gradients(hide, keys, scratch, g * queries.count, i, j, tensors.d_mask);
+    }
+    store_block(keys, stored, scratch.dk, j, tensors.dk, at);
+    store_block(keys, stored, scratch.dv, j, tensors.dv, at);
   }
-  for (std::int64_t i = 0; i < head.count; ++i) {
-    scale_block(head, static_cast<T>(shape.scale), scratch.dq + i * head.block());
-    store_block(head, stored, scratch.dq + i * head.block(), i, tensors.dq, at);
-  }
+  std::memset(scratch.dk, 0, static_cast<std::size_t>(keys.columns) * sizeof(T));
+  for (void* const d : {tensors.dk, tensors.dv}) clear_unused(keys, stored, scratch.dk, d, at);
+  for (std::int64_t g = 0; g < group; ++g)
+    store_queries(shape, stored, g * queries.count, scratch, tensors.dq,
+                  queries.offset(of.sample, head + g));
 }
 
-template std::int64_t attention_grad_workspace<float>(const AttentionShape&);
-template std::int64_t attention_grad_workspace<double>(const AttentionShape&);
-template void attention_head_grad(const AttentionShape&, const StoredElements<float>&,
-                                  const AttentionGradTensors&, std::int64_t, const float*,
-                                  std::byte*);
-template void attention_head_grad(const AttentionShape&, const StoredElements<double>&,
-                                  const AttentionGradTensors&, std::int64_t, const double*,
-                                  std::byte*);
+#define BELFRY_ATTENTION_GRAD_OF(T)                                                       \
+  template std::int64_t attention_grad_workspace<T>(const AttentionShape&);               \
+  template void attention_grad_of_group(const AttentionShape&, const StoredElements<T>&,  \
+                                        const AttentionGradTensors<T>&, const HeadGroup&, \
+                                        std::byte*);
+BELFRY_ATTENTION_GRAD_OF(float)
+BELFRY_ATTENTION_GRAD_OF(double)
 
 }  // namespace belfry::kernels

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "belfry/ops/attention/plain_attention_impl.h"
@@ -7,29 +8,31 @@
 namespace belfry::kernels {
 namespace {
 
-// A head of a tensor, as rows of doubles.
+// A head of a tensor [batch, time, heads * head_dim], as rows of doubles.
 struct PlainHead {
-  explicit PlainHead(const AttentionShape& shape)
-      : columns(static_cast<std::size_t>(shape.head_dim)),
-        values(static_cast<std::size_t>(shape.time) * columns) {}
+  PlainHead(std::int64_t of_time, std::int64_t heads, std::int64_t head_dim, std::int64_t sample,
+            std::int64_t head)
+      : time(of_time),
+        step(heads * head_dim),
+        at(sample * time * step + head * head_dim),
+        columns(static_cast<std::size_t>(head_dim)),
+        values(static_cast<std::size_t>(time) * columns) {}
   template <class T>
-  PlainHead(const AttentionShape& shape, const StoredElements<T>& stored, const void* x,
-            std::int64_t at)
-      : PlainHead(shape) {
+  PlainHead& load(const StoredElements<T>& stored, const void* x) {
     std::vector<T> row(columns);
-    for (std::int64_t t = 0; t < shape.time; ++t) {
-      stored.load(x, at + t * shape.width(), shape.head_dim, row.data());
+    for (std::int64_t t = 0; t < time; ++t) {
+      stored.load(x, at + t * step, std::ssize(row), row.data());
       std::ranges::copy(row, (*this)[t]);
     }
+    return *this;
   }
   template <class T>
-  void store(const AttentionShape& shape, const StoredElements<T>& stored, void* x,
-             std::int64_t at) {
+  void store(const StoredElements<T>& stored, void* x) {
     std::vector<T> row(columns);
-    for (std::int64_t t = 0; t < shape.time; ++t) {
+    for (std::int64_t t = 0; t < time; ++t) {
       std::transform((*this)[t], (*this)[t] + columns, row.begin(),
                      [](double value) { return static_cast<T>(value); });
-      stored.store(row.data(), shape.head_dim, x, at + t * shape.width());
+      stored.store(row.data(), std::ssize(row), x, at + t * step);
     }
   }
   double* operator[](std::int64_t t) {
@@ -44,71 +47,118 @@ struct PlainHead {
     return sum;
   }
 
+  std::int64_t time, step, at;
   std::size_t columns;
   std::vector<double> values;
 };
 
-// The weights of keys 0 ... t for a query, whose sum is 1.
+PlainHead queries_of(const AttentionShape& s, const HeadGroup& of, std::int64_t head) {
+  return {s.queries, s.heads, s.head_dim, of.sample, head};
+}
+PlainHead keys_of(const AttentionShape& s, const HeadGroup& of) {
+  return {s.keys, s.kv_heads, s.head_dim, of.sample, of.kv_head};
+}
+
+// What the mask adds to a score: -infinity hides a key.
+template <class T>
+double masked(const AttentionShape& shape, const StoredElements<T>& stored, const void* mask,
+              std::int64_t at) {
+  if (shape.mask.kind == MaskKind::kNone) return 0;
+  if (shape.mask.kind == MaskKind::kSeen)
+    return static_cast<const bool*>(mask)[at] ? 0 : -std::numeric_limits<double>::infinity();
+  T added;
+  stored.load(mask, at, 1, &added);
+  return added;
+}
+
+// The keys that a query sees, and their weights, whose sum is 1.
 struct PlainWeights {
-  PlainWeights(PlainHead& k, const double* query, std::int64_t t, double scale) {
-    for (std::int64_t s = 0; s <= t; ++s) of.push_back(scale * k.product(s, query));
-    const double largest = *std::ranges::max_element(of);
+  struct Seen {
+    std::int64_t key;
+    double weight;
+  };
+  template <class T>
+  PlainWeights(const AttentionShape& shape, const StoredElements<T>& stored, const void* mask,
+               const HeadGroup& of, std::int64_t head, std::int64_t t, PlainHead& k,
+               const double* query) {
+    const std::int64_t row = shape.mask.at(of.sample, head, t);
     double sum = 0;
-    for (double& x : of) sum += x = std::exp(x - largest);
-    for (double& x : of) x /= sum;
+    log_sum = -std::numeric_limits<double>::infinity();
+    for (std::int64_t s = shape.first_key(t); s < shape.end_key(t, of.keys); ++s) {
+      const double added = masked(shape, stored, mask, row + s);
+      if (added == -std::numeric_limits<double>::infinity()) continue;
+      seen.push_back({s, shape.scale * k.product(s, query) + added});
+    }
+    if (seen.empty()) return;
+    const double largest = std::ranges::max_element(seen, {}, &Seen::weight)->weight;
+    for (Seen& s : seen) sum += s.weight = std::exp(s.weight - largest);
+    for (Seen& s : seen) s.weight /= sum;
     log_sum = largest + std::log(sum);
   }
-  double operator[](std::int64_t s) const { return of[static_cast<std::size_t>(s)]; }
 
-  std::vector<double> of;
+  std::vector<Seen> seen;
   double log_sum;
 };
 
 }  // namespace
 
 template <class T>
-void plain_attention_head(const AttentionShape& shape, const StoredElements<T>& stored,
-                          const AttentionTensors& tensors, std::int64_t at, T* log_sums,
-                          std::byte*) {
-  PlainHead q(shape, stored, tensors.q, at), k(shape, stored, tensors.k, at),
-      v(shape, stored, tensors.v, at), y(shape);
-  for (std::int64_t t = 0; t < shape.time; ++t) {
-    const PlainWeights weights(k, q[t], t, shape.scale);
-    for (std::int64_t s = 0; s <= t; ++s) y.add(t, weights[s], v[s]);
-    log_sums[t] = static_cast<T>(weights.log_sum);
+void plain_attention_of_group(const AttentionShape& shape, const StoredElements<T>& stored,
+                              const AttentionTensors<T>& tensors, const HeadGroup& of, std::byte*) {
+  PlainHead k = keys_of(shape, of).load(stored, tensors.k),
+            v = keys_of(shape, of).load(stored, tensors.v);
+  for (std::int64_t g = 0; g < shape.group(); ++g) {
+    const std::int64_t head = of.kv_head * shape.group() + g;
+    PlainHead q = queries_of(shape, of, head).load(stored, tensors.q),
+              y = queries_of(shape, of, head);
+    for (std::int64_t t = 0; t < shape.queries; ++t) {
+      const PlainWeights weights(shape, stored, tensors.mask, of, head, t, k, q[t]);
+      for (const auto& [s, weight] : weights.seen) y.add(t, weight, v[s]);
+      tensors.log_sums[(of.sample * shape.heads + head) * shape.queries + t] =
+          static_cast<T>(weights.log_sum);
+    }
+    y.store(stored, tensors.y);
   }
-  y.store(shape, stored, tensors.y, at);
 }
 
 template <class T>
-void plain_attention_head_grad(const AttentionShape& shape, const StoredElements<T>& stored,
-                               const AttentionGradTensors& tensors, std::int64_t at, const T*,
-                               std::byte*) {
-  PlainHead dy(shape, stored, tensors.dy, at), q(shape, stored, tensors.q, at),
-      k(shape, stored, tensors.k, at), v(shape, stored, tensors.v, at);
-  PlainHead dq(shape), dk(shape), dv(shape);
-  for (std::int64_t t = 0; t < shape.time; ++t) {
-    const PlainWeights weights(k, q[t], t, shape.scale);
-    double mean = 0;
-    for (std::int64_t s = 0; s <= t; ++s) mean += weights[s] * v.product(s, dy[t]);
-    for (std::int64_t s = 0; s <= t; ++s) {
-      const double slope = shape.scale * weights[s] * (v.product(s, dy[t]) - mean);
-      dq.add(t, slope, k[s]);
-      dk.add(s, slope, q[t]);
-      dv.add(s, weights[s], dy[t]);
+void plain_attention_grad_of_group(const AttentionShape& shape, const StoredElements<T>& stored,
+                                   const AttentionGradTensors<T>& tensors, const HeadGroup& of,
+                                   std::byte*) {
+  PlainHead k = keys_of(shape, of).load(stored, tensors.k),
+            v = keys_of(shape, of).load(stored, tensors.v);
+  PlainHead dk = keys_of(shape, of), dv = keys_of(shape, of);
+  for (std::int64_t g = 0; g < shape.group(); ++g) {
+    const std::int64_t head = of.kv_head * shape.group() + g;
+    PlainHead q = queries_of(shape, of, head).load(stored, tensors.q),
+              dy = queries_of(shape, of, head).load(stored, tensors.dy),
+              dq = queries_of(shape, of, head);
+    for (std::int64_t t = 0; t < shape.queries; ++t) {
+      const PlainWeights weights(shape, stored, tensors.mask, of, head, t, k, q[t]);
+      double mean = 0;
+      for (const auto& [s, weight] : weights.seen) mean += weight * v.product(s, dy[t]);
+      for (const auto& [s, weight] : weights.seen) {
+        const double slope = weight * (v.product(s, dy[t]) - mean);
+        dq.add(t, shape.scale * slope, k[s]);
+        dk.add(s, shape.scale * slope, q[t]);
+        dv.add(s, weight, dy[t]);
+        if (tensors.d_mask)
+          tensors.d_mask[shape.mask.at(of.sample, head, t) + s] += static_cast<T>(slope);
+      }
     }
+    dq.store(stored, tensors.dq);
   }
-  dq.store(shape, stored, tensors.dq, at);
-  dk.store(shape, stored, tensors.dk, at);
-  dv.store(shape, stored, tensors.dv, at);
+  dk.store(stored, tensors.dk);
+  dv.store(stored, tensors.dv);
 }
 
-#define BELFRY_PLAIN_ATTENTION_OF(T)                                                           \
-  template void plain_attention_head(const AttentionShape&, const StoredElements<T>&,          \
-                                     const AttentionTensors&, std::int64_t, T*, std::byte*);   \
-  template void plain_attention_head_grad(const AttentionShape&, const StoredElements<T>&,     \
-                                          const AttentionGradTensors&, std::int64_t, const T*, \
-                                          std::byte*);
+#define BELFRY_PLAIN_ATTENTION_OF(T)                                                            \
+  template void plain_attention_of_group(const AttentionShape&, const StoredElements<T>&,       \
+                                         const AttentionTensors<T>&, const HeadGroup&,          \
+                                         std::byte*);                                           \
+  template void plain_attention_grad_of_group(const AttentionShape&, const StoredElements<T>&,  \
+                                              const AttentionGradTensors<T>&, const HeadGroup&, \
+                                              std::byte*);
 BELFRY_PLAIN_ATTENTION_OF(float)
 BELFRY_PLAIN_ATTENTION_OF(double)
 

@@ -29,7 +29,7 @@ belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
 
 // cuDNN computes attention only if the bits need not be the same each time.
 bool attends(const belfry::KernelPlan& plan) {
-  return std::string_view(plan.op().name).starts_with("CausalAttention");
+  return std::string_view(plan.op().name).starts_with("Attention");
 }
 
 belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {

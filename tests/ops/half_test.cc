@@ -21,7 +21,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/cast.h"
@@ -173,6 +173,14 @@ const HalfCase kCases[] = {
     {"causal_attention_of_blocks",
      {{1, 150, 16}, {1, 150, 16}, {1, 150, 16}},
      [](Inputs x) { return causal_attention(x[0], x[1], x[2]); },
+     -1,
+     1,
+     true},
+    {"attention_with_mask",
+     {{2, 70, 8}, {2, 90, 4}, {2, 90, 4}, {70, 90}},
+     [](Inputs x) {
+       return attention(x[0], x[1], x[2], {.heads = 2, .kv_heads = 1}, {.mask = x[3]});
+     },
      -1,
      1,
      true},

@@ -6,7 +6,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"
@@ -83,8 +83,8 @@ TEST(MultiplyAdds, OfAttentionCountAllPairs) {
   const Output q = placeholder(graph, "q", DType::kF32, {2, 7, 6});
   const Output y = causal_attention(q, q, q, {.heads = 3});
   gradients(reduce_mean(y), {q});
-  EXPECT_EQ(counted(graph), (Counts{{"CausalAttention", 2 * 2 * 7 * 7 * 6},
-                                    {"CausalAttentionGrad", 5 * 2 * 7 * 7 * 6}}));
+  EXPECT_EQ(counted(graph), (Counts{{"Attention", 2 * 2 * 7 * 7 * 6},
+                                    {"AttentionGrad", 5 * 2 * 7 * 7 * 6}}));
 }
 
 TEST(MultiplyAdds, TakeUnknownSizesAs1) {

@@ -8,7 +8,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/accuracy.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
@@ -57,6 +57,17 @@ const ShardCase kCases[] = {
      {{{5, 4}}, {{5, 4}}, {{5, 4}}},
      {},
      [](Inputs x) { return causal_attention(x[0], x[1], x[2], {.heads = 2}); }},
+    {"attention_with_masks_and_lengths",
+     {{{5, 4}}, {{7, 2}}, {{7, 2}}, {{5, 7}}, kLabel},
+     {},
+     [](Inputs x) {
+       return attention(x[0], x[1], x[2], {.heads = 2, .kv_heads = 1},
+                        {.mask = x[3], .lengths = x[4]});
+     }},
+    {"attention_with_one_mask",
+     {{{5, 4}}, {{7, 4}}, {{7, 4}}},
+     {{{5, 7}}},
+     [](Inputs x) { return attention(x[0], x[1], x[2], {.heads = 2}, {.mask = x[3]}); }},
     {"rotary_embedding", {{{5, 4}}}, {}, [](Inputs x) { return rotary_embedding(x[0]); }},
     products("matmul", {}),
     products("matmul_transpose_a", {.transpose_a = true}),

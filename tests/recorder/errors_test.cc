@@ -3,7 +3,7 @@
 #include <set>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 

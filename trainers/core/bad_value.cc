@@ -44,7 +44,7 @@ constexpr OpAdvice kAdvice[] = {
     {"Softmax", kLargeLogits, kLargeLogits},
     {"SparseSoftmaxCrossEntropy", kLargeLogits, kLargeLogits},
     {"SigmoidCrossEntropy", kLargeLogits, kLargeLogits},
-    {"CausalAttention", kLargeLogits, kLargeLogits},
+    {"Attention", kLargeLogits, kLargeLogits},
     {"LayerNorm", kSmallVariance, kSmallVariance},
     {"RmsNorm", kSmallVariance, kSmallVariance},
     {"BatchNormTrain", kSmallVariance, kSmallVariance},

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
@@ -88,8 +88,8 @@ class LossWork {
       return elements(transposed ? inputs[0].shape : out) * product(filter, 1, filter.rank());
     }
     if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
-    // Scores of all earlier times and the mean by them: half of both squares.
-    if (&node.op() == &kCausalAttention) return elements(out) * static_cast<double>(out[1]);
+    // Scores of all keys and the mean by them; of causal attention half of both counts.
+    if (&node.op() == &kAttention) return elements(out) * static_cast<double>(inputs[1].shape[1]);
     return 0;
   }
 

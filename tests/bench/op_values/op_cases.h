@@ -46,6 +46,7 @@ struct OpCase {
 
 // By rooms of `ops`.
 std::vector<OpCase> recurrent_cases();
+std::vector<OpCase> attention_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
 

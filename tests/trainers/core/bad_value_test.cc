@@ -12,7 +12,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/convolution/avg_pool.h"
 #include "belfry/ops/convolution/conv2d.h"
@@ -145,7 +145,7 @@ const Fault kFaults[] = {
        return batch_norm_train(p.x * zero, gamma, gamma, {.epsilon = 0}).y;
      },
      Fault::kFirstRow},
-    {"CausalAttention", "CausalAttention", "", __LINE__,
+    {"Attention", "Attention", "", __LINE__,
      [](const Parts& p) {
        const Output q = reshape(p.m * 1e30, {kUnknownSize, 2, 2});
        return causal_attention(q, q, q);

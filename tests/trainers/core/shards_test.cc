@@ -7,7 +7,7 @@
 
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"

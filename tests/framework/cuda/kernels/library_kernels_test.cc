@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
@@ -295,7 +295,7 @@ TEST(AttentionGpuKernel, AsksCudnnFor16BitsAlone) {
     Graph graph;
     const Output q = placeholder(graph, "q", dtype, {3, 10, 48});
     gradients(causal_attention(q, q, q, {.heads = 4}), std::vector{q});
-    for (const Op* op : {&kCausalAttention, &kCausalAttentionGrad}) {
+    for (const Op* op : {&kAttention, &kAttentionGrad}) {
       algorithms.attentions.clear();
       const NodeKernel kernel(*nodes_of(graph, *op).at(0), algorithms);
       if (!is_half(dtype)) {
@@ -303,7 +303,7 @@ TEST(AttentionGpuKernel, AsksCudnnFor16BitsAlone) {
         continue;
       }
       ASSERT_EQ(algorithms.attentions.size(), 1u);
-      EXPECT_EQ(algorithms.attentions[0], (Attention{.gradient = op == &kCausalAttentionGrad,
+      EXPECT_EQ(algorithms.attentions[0], (Attention{.gradient = op == &kAttentionGrad,
                                                      .dtype = dtype,
                                                      .batch = 3,
                                                      .time = 10,

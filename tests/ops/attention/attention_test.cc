@@ -1,4 +1,4 @@
-#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/attention.h"
 
 #include <cmath>
 #include <limits>
@@ -27,9 +27,9 @@
 #include "belfry/tests/support/test_devices.h"
 
 namespace belfry {
-namespace causal_attention_test {
+namespace attention_test {
 
-Builder attention(CausalAttentionOptions options = {}) {
+Builder causal(AttentionOptions options = {}) {
   return [=](Inputs x) { return causal_attention(x[0], x[1], x[2], options); };
 }
 
@@ -45,7 +45,7 @@ TEST(CausalAttention, GivesTheWeightedMeanOfValuesUpToAPosition) {
   const Tensor q({1, 3, 2}, std::vector<double>{5, 5, 0, ln3, ln2, 0});
   const Tensor k({1, 3, 2}, std::vector<double>{0, 0, 0, 1, 1, 7});
   const Tensor v({1, 3, 2}, std::vector<double>{4, 8, 0, 4, 2, -2});
-  const std::vector<double> y = doubles(compute(attention({.scale = 1}), {q, k, v}));
+  const std::vector<double> y = doubles(compute(causal({.scale = 1}), {q, k, v}));
   const std::vector<double> expected{4, 8, 1, 5, 2, 2};
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], expected[i], 1e-14) << i;
 }
@@ -55,7 +55,7 @@ TEST(CausalAttention, DividesScoresByTheRootOfTheHeadDimension) {
   const Tensor q({1, 2, 4}, std::vector<double>{0, 0, 0, 0, 1, 1, 0, 0});
   const Tensor k({1, 2, 4}, std::vector<double>{0, 0, 0, 0, 1, 1, 9, 9});
   const Tensor v({1, 2, 4}, std::vector<double>{1, 0, 0, 0, 0, 1, 0, 0});
-  const std::vector<double> y = doubles(compute(attention(), {q, k, v}));
+  const std::vector<double> y = doubles(compute(causal(), {q, k, v}));
   EXPECT_EQ(y[0], 1);
   EXPECT_NEAR(y[4], 1 / (1 + std::numbers::e), 1e-15);
   EXPECT_NEAR(y[5], std::numbers::e / (1 + std::numbers::e), 1e-15);
@@ -66,8 +66,7 @@ TEST(CausalAttention, OfHeadsIsThatOfEach) {
   const Tensor q({1, 2, 2}, std::vector<double>{0, 0, 0, 1});
   const Tensor k({1, 2, 2}, std::vector<double>{3, 0, 5, 1000});
   const Tensor v({1, 2, 2}, std::vector<double>{2, 30, 4, 50});
-  EXPECT_EQ(doubles(compute(attention({.heads = 2}), {q, k, v})),
-            (std::vector<double>{2, 30, 3, 50}));
+  EXPECT_EQ(doubles(compute(causal({.heads = 2}), {q, k, v})), (std::vector<double>{2, 30, 3, 50}));
 }
 
 TEST(CausalAttention, GivesTheLogarithmsOfTheSumsOfWeights) {
@@ -94,7 +93,7 @@ TEST(CausalAttention, KeepsItsContract) {
                      {{1, 195, 48}, 1, false}};
   for (const auto& [shape, heads, numeric] : cases) {
     SCOPED_TRACE(shape.str());
-    check_op({.build = attention({.heads = heads}),
+    check_op({.build = causal({.heads = heads}),
               .inputs = random_heads(shape, 2),
               .f32 = 2e-6,
               .f64 = 1e-13,
@@ -165,14 +164,14 @@ TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithItsGradients) {
 TEST(CausalAttention, DoesNotSeeWhatIsBehindAPosition) {
   const Shape shape{1, 75, 8};
   const std::vector<Tensor> inputs = random_heads(shape);
-  const Tensor y = compute(attention({.heads = 2}), inputs);
+  const Tensor y = compute(causal({.heads = 2}), inputs);
   for (const std::int64_t seen : {1, 6, 63, 64, 70}) {
     std::vector<Tensor> changed = inputs;
     for (std::size_t i = 0; i < 3; ++i)
       for (std::int64_t e = seen * 8; e < 75 * 8; ++e)
         changed[i].mutable_data<float>()[static_cast<std::size_t>(e)] =
             e % 3 ? std::numeric_limits<float>::quiet_NaN() : HUGE_VALF;
-    const Tensor other = compute(attention({.heads = 2}), changed);
+    const Tensor other = compute(causal({.heads = 2}), changed);
     for (std::int64_t e = 0; e < seen * 8; ++e)
       ASSERT_EQ(other.data<float>()[static_cast<std::size_t>(e)],
                 y.data<float>()[static_cast<std::size_t>(e)])
@@ -182,14 +181,14 @@ TEST(CausalAttention, DoesNotSeeWhatIsBehindAPosition) {
 
 TEST(CausalAttention, TakesScoresFarFromZero) {
   const std::vector<Tensor> inputs = random_heads({1, 80, 4}, 200);
-  const std::vector<double> y = doubles(compute(attention({.scale = 10}), inputs));
+  const std::vector<double> y = doubles(compute(causal({.scale = 10}), inputs));
   for (const double value : y) EXPECT_TRUE(std::abs(value) <= 200) << value;
   // All scores of the first block are -inf, later scores are not.
   Tensor q({1, 70, 1}, std::vector<float>(70, 1)), k({1, 70, 1}, std::vector<float>(70, 0)),
       v({1, 70, 1}, std::vector<float>(70, 3));
   for (std::size_t i = 0; i < 66; ++i) k.mutable_data<float>()[i] = -HUGE_VALF;
   v.mutable_data<float>()[66] = 5;
-  const std::vector<double> some = doubles(compute(attention(), {q, k, v}));
+  const std::vector<double> some = doubles(compute(causal(), {q, k, v}));
   EXPECT_TRUE(std::isnan(some[65]));
   EXPECT_EQ(some[66], 5);
   EXPECT_EQ(some[67], 4);
@@ -198,21 +197,21 @@ TEST(CausalAttention, TakesScoresFarFromZero) {
 TEST(CausalAttention, OfNothingIsNothing) {
   for (const Shape& shape : {Shape{0, 5, 4}, Shape{2, 0, 4}}) {
     const Tensor none(shape, DType::kF32);
-    EXPECT_EQ(compute(attention({.heads = 2}), {none, none, none}).shape(), shape);
+    EXPECT_EQ(compute(causal({.heads = 2}), {none, none, none}).shape(), shape);
   }
 }
 
 TEST(CausalAttention, RefusesHeadsThatDoNotFit) {
   const TensorType x{{2, 5, 6}};
-  expect_refused(attention({.heads = 4}), {x, x, x}, "4 heads do not divide the width");
-  expect_refused(attention({.heads = 0}), {x, x, x}, "needs at least 1 head, not 0");
-  expect_refused(attention({.scale = -1}), {x, x, x}, "the scale must be positive");
-  expect_refused(attention(), {{{2, 6}}, {{2, 6}}, {{2, 6}}}, "CausalAttention 'CausalAttention'");
-  expect_refused(attention(), {x, {{2, 4, 6}}, x}, "queries, keys and values must be alike");
-  expect_refused(attention(), {x, x, {{2, 5, 6}, DType::kF64}},
+  expect_refused(causal({.heads = 4}), {x, x, x}, "4 heads do not divide the width");
+  expect_refused(causal({.heads = 0}), {x, x, x}, "needs at least 1 head, not 0");
+  expect_refused(causal({.scale = -1}), {x, x, x}, "the scale must be positive");
+  expect_refused(causal(), {{{2, 6}}, {{2, 6}}, {{2, 6}}}, "Attention 'Attention'");
+  expect_refused(causal(), {x, {{2, 4, 6}}, x}, "do not fit keys [2,4,6] and values [2,5,6]");
+  expect_refused(causal(), {x, x, {{2, 5, 6}, DType::kF64}},
                  "queries, keys and values must be alike");
   const TensorType integer{{2, 5, 6}, DType::kI32};
-  expect_refused(attention(), {integer, integer, integer}, "CausalAttention");
+  expect_refused(causal(), {integer, integer, integer}, "Attention");
 }
 
 TEST(CausalAttention, HasNoGradientOfTheSumsOfWeights) {
@@ -303,9 +302,9 @@ TEST(CausalAttention, OfABatchInShardsIsComputedByThem) {
   CompiledStep& step = session.prepare({dx}, {FeedType{x, {8, 5, 6}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
-  EXPECT_EQ(runs.at(&kCausalAttention), 4);
-  EXPECT_EQ(runs.at(&kCausalAttentionGrad), 4);
+  EXPECT_EQ(runs.at(&kAttention), 4);
+  EXPECT_EQ(runs.at(&kAttentionGrad), 4);
 }
 
-}  // namespace causal_attention_test
+}  // namespace attention_test
 }  // namespace belfry
