@@ -7,12 +7,10 @@
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/clip.h"
 #include "belfry/ops/cos.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gelu.h"
-#include "belfry/ops/kernels/clip_to.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/log.h"
@@ -268,7 +266,6 @@ const GpuKernel kernels_of_ops[] = {
     {kWeigh, weigh<functors::Times>},
     {kUnweigh, weigh<functors::Over>},
     {kCounted, weigh<functors::Keep>},
-    {kClip, weigh<functors::ClipTo>},
     {kBroadcastTo, broadcast_to, kTakesHalf},
     {kBroadcastAlong, broadcast_along},
     {kCast, cast, kTakesHalf},

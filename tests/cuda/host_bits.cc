@@ -24,6 +24,14 @@
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/normalization/layer_norm.h"
+#include "belfry/ops/pointwise/activations.h"
+#include "belfry/ops/pointwise/clip.h"
+#include "belfry/ops/pointwise/comparisons.h"
+#include "belfry/ops/pointwise/log_softmax.h"
+#include "belfry/ops/pointwise/maximum.h"
+#include "belfry/ops/pointwise/power.h"
+#include "belfry/ops/pointwise/sign.h"
+#include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
@@ -120,6 +128,53 @@ TEST(HostBits, OfGelus) {
     expect_host_bits(build, {random_values({3001}, -9, 9)});
     expect_host_bits(gradient(build, 1),
                      {random_values({3001}, -9, 9), random_values({3001}, -1, 1, 2)});
+  }
+}
+
+TEST(HostBits, OfActivations) {
+  const Builder builders[] = {[](Inputs x) { return leaky_relu(x[0], 0.2); },
+                              [](Inputs x) { return elu(x[0], 1.5); },
+                              [](Inputs x) { return hard_swish(x[0]); },
+                              [](Inputs x) { return hard_sigmoid(x[0]); },
+                              [](Inputs x) { return softplus(x[0], 2); },
+                              [](Inputs x) { return clip(x[0], -3, 5); },
+                              [](Inputs x) { return abs(x[0]); }};
+  for (const Builder& build : builders) {
+    expect_host_bits(build, {random_values({3001}, -9, 9)});
+    expect_host_bits(gradient(build, 1),
+                     {random_values({3001}, -9, 9), random_values({3001}, -1, 1, 2)});
+  }
+  expect_host_bits([](Inputs x) { return sign(x[0]); }, {random_values({3001})});
+}
+
+TEST(HostBits, OfTwoOperandsAndTruths) {
+  using Binary = Output (*)(Operand, Operand, At);
+  for (const Binary op : {Binary(maximum), Binary(minimum), Binary(pow), Binary(equal),
+                          Binary(not_equal), Binary(less), Binary(less_equal)}) {
+    const Builder build = [op](Inputs x) { return op(x[0], x[1], {}); };
+    expect_host_bits(build, {random_values({3001}, 0, 20), random_values({3001}, -9, 9, 2)});
+    expect_host_bits(build, {random_values({3, 1, 5, 1, 7}), random_values({1, 4, 1, 6, 1})});
+  }
+  const Builder largest = [](Inputs x) { return maximum(x[0], x[1]); };
+  expect_host_bits(gradient(largest, 2), {random_values({5, 64}), random_values({64}, -2, 2, 2),
+                                          random_values({5, 64}, -1, 1, 3)});
+  const Builder both = [](Inputs x) {
+    return logical_or(logical_and(greater(x[0], 0), less(x[0], x[1])), logical_not(isfinite(x[1])));
+  };
+  expect_host_bits(both, {random_values({3, 5, 7}), random_values({5, 1})});
+  const Builder chosen = [](Inputs x) { return where(less(x[0], 0.5), x[1], x[2]); };
+  expect_host_bits(chosen, {random_values({3001}), random_values({3001}), random_values({})});
+  expect_host_bits(chosen,
+                   {random_values({5, 1, 7}), random_values({4, 1}), random_values({5, 4, 7})});
+}
+
+TEST(HostBits, OfLogarithmsOfSums) {
+  const Builder logs = [](Inputs x) { return log_softmax(x[0]); };
+  for (const std::int64_t n : {1, 10, 1000, 2500}) {
+    const Tensor x = random_values({5, n}, -9, 9), dy = random_values({5, n}, -1, 1, 2);
+    expect_host_bits(logs, {x});
+    expect_host_bits(gradient(logs, 1), {x, dy});
+    expect_host_bits([](Inputs in) { return logsumexp(in[0]); }, {x});
   }
 }
 

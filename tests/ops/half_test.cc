@@ -36,6 +36,13 @@
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/neg.h"
 #include "belfry/ops/normalization/layer_norm.h"
+#include "belfry/ops/pointwise/activations.h"
+#include "belfry/ops/pointwise/clip.h"
+#include "belfry/ops/pointwise/comparisons.h"
+#include "belfry/ops/pointwise/maximum.h"
+#include "belfry/ops/pointwise/power.h"
+#include "belfry/ops/pointwise/sign.h"
+#include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
@@ -114,6 +121,19 @@ const HalfCase kCases[] = {
     {"sub", {{5, 1}, {7}}, [](Inputs x) { return sub(x[0], x[1]); }},
     {"mul", {{5, 7}, {5, 7}}, [](Inputs x) { return mul(x[0], x[1]); }},
     {"div", {{5, 7}, {5, 7}}, [](Inputs x) { return div(x[0], x[1]); }, 0.5, 2},
+    {"abs", {{37}}, [](Inputs x) { return abs(x[0]); }},
+    {"sign", {{37}}, [](Inputs x) { return sign(x[0]); }},
+    {"maximum", {{5, 7}, {7}}, [](Inputs x) { return maximum(x[0], x[1]); }},
+    {"minimum", {{5, 1}, {7}}, [](Inputs x) { return minimum(x[0], x[1]); }},
+    {"pow", {{5, 7}, {7}}, [](Inputs x) { return pow(x[0], x[1]); }, 0.5, 2},
+    {"clip", {{37}}, [](Inputs x) { return clip(x[0], -1, 0.5); }},
+    {"compare", {{5, 7}, {7}}, [](Inputs x) { return cast(less(x[0], x[1]), x[0].dtype()); }},
+    {"where", {{5, 7}, {7}}, [](Inputs x) { return where(less(x[0], x[1]), x[0], x[1]); }},
+    {"leaky_relu", {{37}}, [](Inputs x) { return leaky_relu(x[0], 0.2); }},
+    {"elu", {{37}}, [](Inputs x) { return elu(x[0]); }},
+    {"hard_swish", {{37}}, [](Inputs x) { return hard_swish(x[0]); }, -5, 5},
+    {"hard_sigmoid", {{37}}, [](Inputs x) { return hard_sigmoid(x[0]); }, -5, 5},
+    {"softplus", {{37}}, [](Inputs x) { return softplus(x[0]); }},
     {"add_n", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return add_n(x); }},
     {"all_reduce", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return all_reduce(x)[0]; }},
     {"sum_shards",

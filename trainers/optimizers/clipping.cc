@@ -4,11 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/clip.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/pointwise/clip.h"
 #include "belfry/ops/updates/global_norm.h"
 
 namespace belfry {
@@ -35,7 +34,7 @@ Output clipped_value(Output gradient, double most, Output factor) {
   const NameScope names(graph, "clip_value");
   const DeviceScope on(graph, gradient.device());
   if (factor) gradient = gradient * cast(factor, gradient.dtype());
-  return clip(gradient, constant(graph, most, gradient.dtype(), "limit"));
+  return clip(gradient, -most, most);
 }
 
 }  // namespace
