@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/broadcasting.h"
@@ -130,9 +131,37 @@ const Op kDiv{.name = "Div",
               .cpu = div_cpu,
               .reference = plain_arithmetic<PlainDiv>};
 
-Output add(Output a, Output b, At at) { return a.graph().add(kAdd, {a, b}, at).output(); }
-Output sub(Output a, Output b, At at) { return a.graph().add(kSub, {a, b}, at).output(); }
-Output mul(Output a, Output b, At at) { return a.graph().add(kMul, {a, b}, at).output(); }
-Output div(Output a, Output b, At at) { return a.graph().add(kDiv, {a, b}, at).output(); }
+namespace {
+
+// Whether `column` is [n,1] and `row` is [n]: mostly one number per sample each, of which the wrong
+// pairs would meet. n is more than 1, or unknown as the size of a batch.
+bool mixes_samples(const Shape& column, const Shape& row) {
+  return column.rank() == 2 && row.rank() == 1 && column[1] == 1 && column[0] == row[0] &&
+         row[0] != 1;
+}
+
+void warn_of_mixed_samples(const Node& node) {
+  const Shape &a = node.input(0).shape(), &b = node.input(1).shape();
+  if (!mixes_samples(a, b) && !mixes_samples(b, a)) return;
+  const std::string text =
+      cat(node.describe(), ": shapes ", a, " and ", b, " give ", node.output().shape(),
+          ", each of one with all of the other; reshape one to the shape of the other, or, if that "
+          "is meant, the vector to ",
+          Shape{1, a.rank() == 1 ? a[0] : b[0]});
+  if (first_time_logged(cat("mixed samples: ", node.origin().site))) log_warning(text);
+}
+
+Output arithmetic_node(const Op& op, Output a, Output b, At at) {
+  const Node& node = a.graph().add(op, {a, b}, at);
+  warn_of_mixed_samples(node);
+  return node.output();
+}
+
+}  // namespace
+
+Output add(Output a, Output b, At at) { return arithmetic_node(kAdd, a, b, at); }
+Output sub(Output a, Output b, At at) { return arithmetic_node(kSub, a, b, at); }
+Output mul(Output a, Output b, At at) { return arithmetic_node(kMul, a, b, at); }
+Output div(Output a, Output b, At at) { return arithmetic_node(kDiv, a, b, at); }
 
 }  // namespace belfry

@@ -6,6 +6,10 @@
 
 namespace belfry {
 
+// A tensor [n,1] with another [n] gives [n,n]: in a loss mostly a mistake, which compares each
+// prediction with the targets of all samples. So that is logged as a warning, once per line. It is
+// silent for n = 1, and for [n,1] with [1,n], which says that all pairs are meant.
+
 extern const Op kAdd;
 extern const Op kSub;
 extern const Op kMul;

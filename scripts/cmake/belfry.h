@@ -23,6 +23,7 @@
 #include "belfry/towers/recurrent_layers.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/towers/variable_getters.h"
+#include "belfry/towers/weighted_mean.h"
 
 // Strategies: how the gradients of towers are combined.
 #include "belfry/allreduce/gradient_packer.h"

@@ -129,5 +129,35 @@ TEST(Arithmetic, InfinitiesBehaveAsInC) {
             (std::vector<double>{inf, -inf, 0}));
 }
 
+// What stderr gets while x of one shape meets y of another, three times on one line.
+std::string warnings(const Shape& x, const Shape& y, SourceLine line) {
+  Graph graph;
+  const Output a = placeholder(graph, "a", DType::kF32, x);
+  const Output b = placeholder(graph, "b", DType::kF32, y);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) sub(a, b, At(line));
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Arithmetic, WarnsOnceWhereNumbersOfSamplesMeetInPairs) {
+  const auto line = [](unsigned number) { return SourceLine{"loss.cc", number}; };
+  const std::string text = warnings({8, 1}, {8}, line(1));
+  EXPECT_EQ(text,
+            "W Sub 'Sub' (built at loss.cc:1): shapes [8,1] and [8] give [8,8], each of one with "
+            "all of the other; reshape one to the shape of the other, or, if that is meant, the "
+            "vector to [1,8]\n");
+  EXPECT_NE(warnings({8}, {8, 1}, line(2)).find("loss.cc:2"), text.npos);
+  EXPECT_NE(warnings({kUnknownSize, 1}, {kUnknownSize}, line(3)).find("[?,1] and [?]"), text.npos);
+}
+
+TEST(Arithmetic, IsSilentWhereOneSampleOrAllPairsAreMeant) {
+  const SourceLine line{"pairs.cc", 1};
+  EXPECT_EQ(warnings({1, 1}, {1}, line), "");
+  EXPECT_EQ(warnings({8, 1}, {1, 8}, line), "");
+  EXPECT_EQ(warnings({8, 1}, {8, 1}, line), "");
+  EXPECT_EQ(warnings({8, 4}, {4}, line), "");
+  EXPECT_EQ(warnings({8, 1}, {}, line), "");
+}
+
 }  // namespace arithmetic_test
 }  // namespace belfry
