@@ -45,6 +45,7 @@ struct OpCase {
 };
 
 // By rooms of `ops`.
+std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> standard_cases();
 
 }  // namespace belfry::bench
