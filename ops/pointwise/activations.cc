@@ -44,8 +44,8 @@ Output second_derivative(const ActivationOptions& options, Output x) {
       return where(greater(x, 0.0), 0.0, exp(minimum(x, 0.0)) * parameter);
     case ActivationFunction::kHardSwish: return cast(less(abs(x), 3.0), x.dtype()) * (1.0 / 3);
     case ActivationFunction::kSoftplus: {
-      const Output s = sigmoid(x * parameter);
-      return s * (1.0 - s) * parameter;
+      const Output z = x * parameter;
+      return sigmoid(z) * sigmoid(-z) * parameter;  // 1 - sigmoid(z) would lose small results
     }
     default: return {};
   }

@@ -49,6 +49,7 @@ std::vector<OpCase> attention_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> recurrent_cases();
+std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
 
