@@ -1,6 +1,7 @@
-// GroupNorm and its gradient: a block takes a group of a sample, or sums a channel.
+// GroupNorm and its gradient: a block takes a group of a sample. Rows are summed per channel.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/row_passes.cuh"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/normalization/group_norm.h"
 #include "belfry/ops/normalization/group_norm_impl.h"
@@ -115,28 +116,53 @@ struct NormGroupGrad {
   }
 };
 
-// dgamma and dbeta of a channel: a sum over all samples and pixels.
+// dgamma and dbeta of a channel.
 template <class T>
 struct ChannelGrads {
-  using Shared = GroupShared<T>;
+  T gamma, beta;
+};
+
+// Sums them over the pixels of all samples, 8 at a time.
+template <class T>
+struct ChannelLeaf {
+  using Value = ChannelGrads<T>;
+  static constexpr int kChannels = 1, kEach = 2;
   GroupedSamples s;
+  std::int64_t channels;
   const T *dy, *x;
   const GroupScale<T>* scales;
   T *dgamma, *dbeta;
+  Value* to_parts;  // null in the last launch
 
-  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t group = block.index / s.width();
-    sum_pairs(block, shared, s.samples * s.pixels, [&](std::int64_t i, T& of_gamma, T& of_beta) {
-      const GroupScale<T> by = scales[i / s.pixels * s.groups + group];
-      const std::int64_t at = i * s.channels + block.index;
-      of_gamma += dy[at] * (x[at] - by.mean) * by.scale;
-      of_beta += dy[at];
-    });
-    block.each([&](int thread) {
-      if (thread != 0) return;
-      dgamma[block.index] = shared.partial[0][0];
-      dbeta[block.index] = shared.partial[1][0];
-    });
+  BELFRY_HD static Value neutral() {
+    return {kernels::Add::kNeutral<T>, kernels::Add::kNeutral<T>};
+  }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) {
+    return {a.gamma + b.gamma, a.beta + b.beta};
+  }
+  BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= s.samples * s.pixels; }
+
+  template <bool all>
+  BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[1]) const {
+    Value sum = neutral();
+    BELFRY_UNROLL
+    for (int k = 0; k < kLeaf; ++k) {
+      const std::int64_t row = leaf * kLeaf + k;
+      if (!all && row >= s.samples * s.pixels) continue;
+      const GroupScale<T> by = scales[row / s.pixels * s.groups + channel / s.width()];
+      const std::int64_t at = row * channels + channel;
+      sum = combine(sum, {dy[at] * ((x[at] - by.mean) * by.scale), dy[at]});
+    }
+    out[0] = sum;
+  }
+
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
+    if (to_parts) {
+      to_parts[group * channels + channel] = total;
+      return;
+    }
+    dgamma[channel] = total.gamma;
+    dbeta[channel] = total.beta;
   }
 };
 
@@ -156,15 +182,25 @@ QueueRun prepare_group_norm(KernelPlan& plan) {
 
 QueueRun prepare_group_norm_grad(KernelPlan& plan) {
   const GroupedSamples s(plan.input(1).shape, plan.options<GroupNormOptions>());
+  const RowsOf rows(plan.input(1).shape);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    plan.workspace(s.samples * s.groups * static_cast<std::int64_t>(sizeof(GroupScale<T>)));
-    return [s](const KernelPointers& p, KernelQueue& queue) {
-      auto* const scales = reinterpret_cast<GroupScale<T>*>(p.workspace());
+    const std::int64_t parts = parts_bytes<ChannelGrads<T>>(rows);
+    plan.workspace(parts + s.samples * s.groups * static_cast<std::int64_t>(sizeof(GroupScale<T>)));
+    return [=](const KernelPointers& p, KernelQueue& queue) {
+      auto* const scales = reinterpret_cast<GroupScale<T>*>(p.workspace() + parts);
       const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
       launch(queue, NormGroupGrad<T>{s, dy, x, p.input<T>(2), scales, p.output<T>()},
              grid_of_groups(s));
-      launch(queue, ChannelGrads<T>{s, dy, x, scales, p.output<T>(1), p.output<T>(2)},
-             {s.channels, kGroupThreads});
+      over_rows(queue, rows,
+                ChannelLeaf<T>{.s = s,
+                               .channels = s.channels,
+                               .dy = dy,
+                               .x = x,
+                               .scales = scales,
+                               .dgamma = p.output<T>(1),
+                               .dbeta = p.output<T>(2),
+                               .to_parts = nullptr},
+                p.workspace());
     };
   });
 }

@@ -12,6 +12,7 @@
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
@@ -61,6 +62,17 @@ Output groups_of_channels(Tower& tower, Output images, Output labels) {
   Output x = conv2d(tower, "each", images, {.filters = 6, .dilation = 2, .groups = 3});
   x = relu(conv2d(tower, "halves", x, {.filters = 8, .stride = 2, .groups = 2}));
   x = relu(conv2d_transpose(tower, "up", x, {.filters = 4, .stride = 2, .groups = 2}));
+  return loss_of(tower, flatten(x), labels);
+}
+
+// Windows with padding of their own, and norms of each sample; rows of pixels become a sequence.
+Output norms_of_samples(Tower& tower, Output images, Output labels) {
+  Output x = conv2d(tower, "padded", images,
+                    {.filters = 4, .kernel = {3, 1}, .stride = 2, .padding = {1, 0}});
+  x = relu(group_norm(tower, "gn", x, {.groups = 2}));
+  x = max_pool(x, {.window = 2, .stride = 2, .padding = 1});
+  x = instance_norm(tower, "in", x, {.affine = true});
+  x = conv1d(tower, "times", reshape(x, {kUnknownSize, 4, 4}), {.filters = 4, .padding = {2, 0}});
   return loss_of(tower, flatten(x), labels);
 }
 
@@ -246,6 +258,11 @@ TEST(Independence, HoldsForNoiseOfSamples) {
 TEST(Independence, HoldsForConvolutionsOfGroups) {
   expect_same_bits({.model = groups_of_channels});
   expect_same_bits({.model = groups_of_channels, .shards = 16, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForNormsOfSamplesAndPaddedWindows) {
+  expect_same_bits({.model = norms_of_samples});
+  expect_same_bits({.model = norms_of_samples, .shards = 16, .trainer = "parameter_server"});
 }
 
 TEST(Independence, HoldsForSynchronisedBatchNorm) {
