@@ -12,7 +12,7 @@ struct RecurrentLayer {
   int hidden = 0;              // required: the units of each direction
   int layers = 1;              // one on top of the other
   bool bidirectional = false;  // each layer also reads from the last time to the first
-  Output lengths = {};         // i32 [N]: the times of each row; empty: all
+  Output lengths = {};         // i32 or i64 [N]: the times of each row; empty: all
   double dropout = 0;          // of what each layer but the last returns, in training towers
   bool bias = true;            // both biases of each layer and direction
   // States before the first time, each [N,hidden], one per layer and direction: those of layer 0,

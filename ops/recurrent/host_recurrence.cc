@@ -1,47 +1,109 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/gemm.h"
-#include "belfry/ops/kernels/onednn_gemm.h"
+#include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 
 namespace belfry::kernels {
 namespace {
+
+#if BELFRY_ONEDNN
+// Products of oneDNN with the same weights, which it packs once for all times. With few rows a
+// product takes the time to read the weights, which must not be read twice.
+class PackedProduct {
+ public:
+  PackedProduct(const KernelPlan& plan, const GemmShape& s) {
+    using dnnl::memory;
+    const auto f32 = memory::data_type::f32;
+    const memory::desc a({s.m, s.k}, f32, memory::dims{s.row_a, 1});
+    const memory::desc plain({s.k, s.n}, f32,
+                             s.transpose_b ? memory::dims{1, s.row_b} : memory::dims{s.row_b, 1});
+    const memory::desc any({s.k, s.n}, f32, memory::format_tag::any);
+    const memory::desc c({s.m, s.n}, f32, memory::dims{s.n, 1});
+    const std::string node = plan.node().describe();
+    product_ = onednn::guarded(plan, [&] {
+      const dnnl::matmul::primitive_desc chosen(dnnl::matmul::desc(a, any, c),
+                                                onednn::user_scratchpad(), onednn::engine());
+      onednn::report(plan, chosen);
+      if (chosen.weights_desc() != plain) {
+        weight_bytes_ = onednn::round_to_64(chosen.weights_desc().get_size());
+        pack_ = onednn::reorder(node, plain, chosen.weights_desc());
+      }
+      return onednn::Primitive(node, dnnl::matmul(chosen), chosen,
+                               {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
+    });
+  }
+
+  std::int64_t workspace_bytes() const {
+    const std::int64_t packing = pack_ ? pack_->scratch_bytes() : 0;
+    return weight_bytes_ + std::max(packing, product_->scratch_bytes());
+  }
+  // Packs the weights into the workspace.
+  void start(const float* weights, std::byte* workspace) const {
+    if (pack_)
+      pack_->run({{DNNL_ARG_FROM, weights}, {DNNL_ARG_TO, workspace}}, workspace + weight_bytes_);
+  }
+  void run(const float* a, const float* weights, float* c, std::byte* workspace) const {
+    const void* const packed = pack_ ? static_cast<const void*>(workspace) : weights;
+    product_->run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c}},
+                  workspace + weight_bytes_);
+  }
+
+ private:
+  std::int64_t weight_bytes_ = 0;  // of packed weights; the library's memory follows
+  std::optional<onednn::Primitive> pack_, product_;
+};
+#endif
 
 // The product of one time, of all rows, into the workspace.
 template <class T>
 class StepProduct {
  public:
   StepProduct(KernelPlan& plan, const GemmShape& shape) : shape_(shape) {
+    bytes_ = (shape.m * shape.n * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+    std::int64_t library = 0;
 #if BELFRY_ONEDNN
     constexpr std::int64_t kTiny = 16 * 16 * 16;  // as in matmul.cc
     if constexpr (std::is_same_v<T, float>)
-      if (shape.m * shape.n * shape.k > kTiny) library_ = std::make_shared<OneDnnGemm>(plan, shape);
+      if (shape.m * shape.n * shape.k > kTiny) {
+        library_ = std::make_shared<const PackedProduct>(plan, shape);
+        library = library_->workspace_bytes();
+      }
 #endif
-    scratch_ = (shape.m * shape.n * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
-    plan.workspace(scratch_ + plan.workspace_bytes());
+    plan.workspace(bytes_ + library);
   }
 
   // Where it is.
   static T* of(const KernelPointers& p) { return reinterpret_cast<T*>(p.workspace()); }
 
-  void operator()(const T* a, const T* b, std::byte* workspace) const {
+  // Before the first time.
+  void start([[maybe_unused]] const T* weights, [[maybe_unused]] std::byte* workspace) const {
+#if BELFRY_ONEDNN
+    if constexpr (std::is_same_v<T, float>)
+      if (library_) library_->start(weights, workspace + bytes_);
+#endif
+  }
+  void operator()(const T* a, const T* weights, std::byte* workspace) const {
     T* const c = reinterpret_cast<T*>(workspace);
 #if BELFRY_ONEDNN
     if constexpr (std::is_same_v<T, float>)
-      if (library_) return library_->run(a, b, c, workspace + scratch_);
+      if (library_) return library_->run(a, weights, c, workspace + bytes_);
 #endif
-    gemm(shape_, a, b, c);
+    gemm(shape_, a, weights, c);
   }
 
  private:
   GemmShape shape_;
-  std::int64_t scratch_;  // bytes of the product; the library's memory follows
+  std::int64_t bytes_;  // of the product; the library's memory follows
 #if BELFRY_ONEDNN
-  std::shared_ptr<OneDnnGemm> library_;
+  std::shared_ptr<const PackedProduct> library_;
 #endif
 };
 
@@ -88,6 +150,7 @@ KernelRun recurrence(KernelPlan& plan, const Sequences& s) {
   return [s, product, &node = plan.node()](const KernelPointers& p) {
     const Lengths lengths = checked_lengths(node, s, p, Step::kLengths);
     copy_states<Step>(s, p);
+    product.start(p.input<T>(Step::kHidden), p.workspace());
     Step all = Step::of(p);
     all.product = StepProduct<T>::of(p);
     for (std::int64_t step = 0; step < s.time; ++step) {
@@ -115,6 +178,7 @@ KernelRun recurrence_grad(KernelPlan& plan, const Sequences& s) {
   return [s, product, &node = plan.node()](const KernelPointers& p) {
     const Lengths lengths = checked_lengths(node, s, p, Step::kLengths);
     copy_states<Step>(s, p);
+    product.start(p.input<T>(Step::kHidden), p.workspace());
     const Step all = Step::of(p);
     for (std::int64_t step = s.time - 1; step >= 0; --step) {
       const std::int64_t t = s.time_of_step(step);

@@ -46,6 +46,12 @@ Output first_state(Output given, Output gates, std::int64_t hidden, At at) {
   return fill_like(like, 0, at.site);
 }
 
+void add_lengths(Output lengths, std::vector<Output>& inputs, At at) {
+  if (!lengths) return;
+  const bool wide = lengths.dtype() == DType::kI64;
+  inputs.push_back(wide ? cast(lengths, DType::kI32, at.site) : lengths);
+}
+
 }  // namespace
 
 RecurrentResult lstm(Output x, const RecurrentWeights& weights, const RecurrentOptions& options,
@@ -60,7 +66,7 @@ RecurrentResult lstm(Output x, const RecurrentWeights& weights, const RecurrentO
   std::vector<Output> inputs{gates, cast(weights.hidden, dtype, at.site),
                              first_state(options.h, gates, hidden, at),
                              first_state(options.c, gates, hidden, at)};
-  if (options.lengths) inputs.push_back(options.lengths);
+  add_lengths(options.lengths, inputs, at);
   const Node& node =
       x.graph().add(kLstm, inputs, at, NodeOptions(RecurrenceOptions{options.reverse}));
   const auto result = [&](std::size_t i) { return cast(node.output(i), x.dtype(), at.site); };
@@ -78,7 +84,7 @@ RecurrentResult gru(Output x, const RecurrentWeights& weights, const RecurrentOp
                                           : fill(x.graph(), {3 * hidden}, 0, dtype, at.site);
   std::vector<Output> inputs{gates, cast(weights.hidden, dtype, at.site),
                              first_state(options.h, gates, hidden, at), bias};
-  if (options.lengths) inputs.push_back(options.lengths);
+  add_lengths(options.lengths, inputs, at);
   const Node& node =
       x.graph().add(kGru, inputs, at, NodeOptions(RecurrenceOptions{options.reverse}));
   const auto result = [&](std::size_t i) { return cast(node.output(i), x.dtype(), at.site); };

@@ -16,7 +16,7 @@ struct RecurrentWeights {
 
 struct RecurrentOptions {
   Output h, c;     // states before the first time [batch, hidden]; empty: zeros. GRU has no c.
-  Output lengths;  // i32 [batch], from 0 to `time`; empty: all rows are as long as `time`
+  Output lengths;  // i32 or i64 [batch], from 0 to `time`; empty: `time` for all
   bool reverse = false;  // from the last time of each row to the first
 };
 

@@ -279,6 +279,14 @@ TEST(Recurrences, OfARowWithoutTimesKeepItsStates) {
   }
 }
 
+TEST(Recurrences, TakeLengthsOf64Bits) {
+  std::vector<Tensor> inputs = random_inputs(kKinds[1], 2, 3, 2, 4);
+  inputs.push_back(lengths_of({1, 3}));
+  const Tensor y = compute(recurrence(kKinds[1], true), inputs);
+  inputs.back() = Tensor({2}, std::vector<std::int64_t>{1, 3});
+  EXPECT_TRUE(compute(recurrence(kKinds[1], true), inputs) == y);
+}
+
 TEST(Recurrences, StartFromZerosIfNoStateIsGiven) {
   for (const Kind& kind : kKinds) {
     std::vector<Tensor> inputs = random_inputs(kind, 2, 3, 2, 4);
@@ -381,8 +389,8 @@ TEST(Recurrences, RefuseShapesThatDoNotFit) {
   const Builder ending = [](Inputs x) {
     return gru(x[0], {.input = x[1], .hidden = x[2]}, {.lengths = x[3]}).y;
   };
-  refused(ending, {{{2, 5, 6}}, {{6, 9}}, {{3, 9}}, {{2}, DType::kI64}},
-          "lengths must be i32[2], not i64[2]");
+  refused(ending, {{{2, 5, 6}}, {{6, 9}}, {{3, 9}}, {{2}, DType::kF32}},
+          "lengths must be i32[2], not f32[2]");
   refused(
       [](Inputs x) {
         return x[0].graph().add(kGru, {x[0], x[1]}).output();
