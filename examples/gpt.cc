@@ -53,7 +53,10 @@ int main(int argc, char** argv) {
   const auto model = [&](Tower& tower, Output token, Output label) {
     return models::gpt(tower, token, label, size_of_model(tokens), {.label_smoothing = smoothing});
   };
-  const auto samples = std::make_shared<TextSamples>();
+  const auto samples =
+      std::make_shared<TextSamples>(TextSampleOptions{.step = [&](Tower& tower, TokenStep& step) {
+        return models::gpt_step(tower, step, size_of_model(tokens));
+      }});
   DatasetFactory source;  // set once flags are read; training and tests share a file
   const auto text = [&](const RunDirs& dirs, bool train) {
     if (tokens.kind == "llmc" && !samples->options.begin.empty())

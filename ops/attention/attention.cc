@@ -82,20 +82,29 @@ void require_mask(const ShapeContext& c, std::size_t mask, std::size_t q) {
             "queries, keys]");
 }
 
-// Checks the inputs after the first `fixed` ones; input `q` is the queries.
+AttentionPlaces places_of(const ShapeContext& c, std::size_t fixed) {
+  return kernels::attention_places(c.inputs(), fixed, [&](std::size_t i) { return c.dtype(i); });
+}
+
+// After the first `fixed` inputs come the optional ones.
+void require_inputs(const ShapeContext& c, std::size_t fixed) {
+  bool good = c.inputs() >= fixed;
+  if (good) {
+    const AttentionPlaces places = places_of(c, fixed);
+    good = c.inputs() - fixed == (places.mask > 0 ? 1U : 0U) + (places.lengths > 0 ? 1U : 0U);
+  }
+  c.require(good, "takes ", fixed, " inputs, and after them a mask and lengths; it has ",
+            c.inputs());
+}
+
+// Checks the optional inputs; input `q` is the queries.
 AttentionPlaces require_optional(const ShapeContext& c, std::size_t fixed, std::size_t q) {
-  c.require(c.inputs() >= fixed && c.inputs() <= fixed + 2, "takes ", fixed, " to ", fixed + 2,
-            " inputs, not ", c.inputs());
-  const AttentionPlaces places =
-      kernels::attention_places(c.inputs(), fixed, [&](std::size_t i) { return c.dtype(i); });
+  const AttentionPlaces places = places_of(c, fixed);
   if (places.mask > 0) require_mask(c, places.mask, q);
   if (places.lengths > 0)
     c.require(c.input(places.lengths).compatible({c.input(q)[0]}),
               "needs lengths i32 [batch], not ", c.type(places.lengths), " for queries ",
               c.input(q));
-  c.require(c.inputs() - fixed == (places.mask > 0 ? 1u : 0u) + (places.lengths > 0 ? 1u : 0u),
-            "takes one mask and lengths i32 [batch], not ", c.type(c.inputs() - 2), " and ",
-            c.type(c.inputs() - 1));
   return places;
 }
 
@@ -104,14 +113,14 @@ TensorType sums_of(const TensorType& q, int heads) {
 }
 
 OutputTypes attention_shape(const ShapeContext& c) {
-  c.require(c.inputs() >= 3, "needs queries, keys and values");
+  require_inputs(c, 3);
   require_heads(c, 0);
   require_optional(c, 3, 0);
   return {c.type(0), sums_of(c.type(0), c.options<AttentionOptions>().heads)};
 }
 
 OutputTypes attention_grad_shape(const ShapeContext& c) {
-  c.require(c.inputs() >= 6, "needs a gradient and what attention read and wrote");
+  require_inputs(c, 6);
   require_heads(c, 1);
   const TensorType sums = sums_of(c.type(1), c.options<AttentionOptions>().heads);
   for (const std::size_t i : {0, 4})

@@ -80,13 +80,15 @@ Output ResNet::bottleneck(const std::string& name, Output x, int width, int stri
   return relu(x + shortcut);
 }
 
-// x [n, time, width]: applies attention, then two dense layers, each beside a shortcut.
-Output transformer_block(Tower& tower, const std::string& name, Output x, const GptSize& size) {
+// x [n, time, width]: applies attention, then two dense layers, each beside a shortcut. `attend`
+// gets the normalised x and the options of attention.
+template <class Attend>
+Output transformer_block(Tower& tower, const std::string& name, Output x, const GptSize& size,
+                         const Attend& attend) {
   const VariableScope block(tower.graph(), name);
   const std::int64_t time = x.shape()[1];
   const Initializer init = init::normal(0.02);
-  x = x + causal_self_attention(tower, "attention", layer_norm(tower, "norm0", x),
-                                {.heads = size.heads, .init = init});
+  x = x + attend(layer_norm(tower, "norm0", x), AttentionLayer{.heads = size.heads, .init = init});
   Output y = reshape(layer_norm(tower, "norm1", x), {kUnknownSize, size.width});
   y = gelu(dense(tower, "fc0", y, {.units = 4 * size.width, .init = init}), {.form = size.gelu});
   y = dense(tower, "fc1", y, {.units = size.width, .init = init});
@@ -148,22 +150,54 @@ Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& optio
   return classify(tower, dense(tower, "fc2", x, {.units = 1000}), label, options);
 }
 
-Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
-           const ModelOptions& options) {
+namespace {
+
+// The logits [n * time, tokens] of tokens [n, time]. `positioned` makes of the table of `time`
+// positions what is added to the tokens; `attend(i, x, options)` is the attention of block i.
+template <class Positioned, class Attend>
+Output gpt_logits(Tower& tower, Output tokens, std::int64_t time, const GptSize& size,
+                  const Positioned& positioned, const Attend& attend) {
   const Initializer init = init::normal(0.02);
   Graph& graph = tower.graph();
   const Variable positions =
-      variable(graph, "positions", {tokens.shape()[1], size.width}, {.initializer = init});
+      variable(graph, "positions", {time, size.width}, {.initializer = init});
   const Variable table =
       variable(graph, "tokens/table", {size.tokens, size.width}, {.initializer = init});
-  Output x = gather(table, tokens) + positions;
+  Output x = gather(table, tokens) + positioned(positions);
   for (int layer = 0; layer < size.layers; ++layer)
-    x = transformer_block(tower, cat("block", layer), x, size);
+    x = transformer_block(tower, cat("block", layer), x, size,
+                          [&](Output y, const AttentionLayer& of) { return attend(layer, y, of); });
   x = reshape(layer_norm(tower, "norm", x), {kUnknownSize, size.width});
-  const Output logits =
-      size.tied_head ? matmul(x, table, {.transpose_b = true})
-                     : dense(tower, "head", x, {.units = size.tokens, .bias = false, .init = init});
+  return size.tied_head
+             ? matmul(x, table, {.transpose_b = true})
+             : dense(tower, "head", x, {.units = size.tokens, .bias = false, .init = init});
+}
+
+}  // namespace
+
+Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
+           const ModelOptions& options) {
+  const Output logits = gpt_logits(
+      tower, tokens, tokens.shape()[1], size, [](Output table) { return table; },
+      [&](int, Output x, const AttentionLayer& layer) {
+        return causal_self_attention(tower, "attention", x, layer);
+      });
   return classify(tower, logits, reshape(label, {kUnknownSize}), options);
+}
+
+Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size) {
+  for (int layer = 0; layer < size.layers; ++layer)
+    step.caches.push_back(key_value_cache(tower, cat("cache", layer),
+                                          {step.token.shape()[0], step.time, size.width}));
+  return gpt_logits(
+      tower, step.token, step.time, size,
+      [&](Output table) {
+        return reshape(gather(table, step.position), {kUnknownSize, 1, size.width});
+      },
+      [&](int block, Output x, const AttentionLayer& layer) {
+        return causal_self_attention(tower, "attention", x, layer, step,
+                                     step.caches[static_cast<std::size_t>(block)]);
+      });
 }
 
 }  // namespace models

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/precision.h"
+#include "belfry/towers/replicate.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/vocabulary.h"
 #include "belfry/trainers/util/counter_random.h"
@@ -14,12 +18,60 @@
 
 namespace belfry {
 
+// A step with a cache, compiled for one sample. Its inputs are the token, its position, the length,
+// and the tensors of caches, which it also fetches, after the logits.
+struct TextSamples::Cached {
+  CompiledStep& step;
+  std::vector<Tensor> inputs;
+  std::size_t known = 0;  // positions in the caches
+
+  void forget() {
+    known = 0;
+    for (std::size_t i = kCaches; i < inputs.size(); ++i)
+      std::ranges::fill(inputs[i].mutable_data<float>(), 0.0F);
+  }
+  void add(std::int32_t token) {
+    const auto position = static_cast<std::int32_t>(known);
+    inputs[0].mutable_data<std::int32_t>()[0] = token;
+    inputs[1].mutable_data<std::int32_t>()[0] = position;
+    inputs[2].mutable_data<std::int32_t>()[0] = position + 1;
+    step.run(inputs);
+    for (std::size_t i = kCaches; i < inputs.size(); ++i)
+      std::ranges::copy(step.fetched(i - kCaches + 1).data<float>(),
+                        inputs[i].mutable_data<float>().begin());
+    ++known;
+  }
+
+  static constexpr std::size_t kCaches = 3;  // the first of the inputs
+};
+
 // The predictor, compiled for one sample.
 struct TextSamples::Model {
   CompiledStep& step;
   std::vector<Tensor> inputs;  // one sample
   std::vector<std::int32_t> begin;
+  std::optional<Cached> cached = {};  // used instead, if there is one
+
+  std::size_t time() const { return static_cast<std::size_t>(inputs[0].shape()[1]); }
+  // The logits of what follows the tokens, which fit into the model's time. They begin with those
+  // of the last call, unless it is `anew`.
+  std::span<const float> logits_after(std::span<const std::int32_t> tokens, bool anew);
 };
+
+std::span<const float> TextSamples::Model::logits_after(std::span<const std::int32_t> tokens,
+                                                        bool anew) {
+  if (cached) {
+    if (anew) cached->forget();
+    for (const std::int32_t token : tokens.subspan(cached->known)) cached->add(token);
+    return cached->step.fetched(0).data<float>();
+  }
+  // A causal model does not look at the rest of the row.
+  std::ranges::copy(tokens, inputs[0].mutable_data<std::int32_t>().begin());
+  step.run(inputs);
+  const Tensor& logits = step.fetched(0);
+  const auto classes = static_cast<std::size_t>(logits.shape()[1]);
+  return logits.data<float>().subspan((tokens.size() - 1) * classes, classes);
+}
 
 TextSamples::TextSamples(TextSampleOptions wanted) : options(std::move(wanted)) {}
 
@@ -98,6 +150,35 @@ void TextSamples::setup(Trainer& trainer) {
   const std::vector<Fetch> fetches{cast(logits, DType::kF32)};  // 16 bits in mixed precision
   model_ = std::make_unique<Model>(trainer.session().prepare(fetches, feeds), std::move(inputs),
                                    encoded(*vocabulary, options.begin));
+  if (options.step) model_->cached.emplace(cached(trainer));
+}
+
+// Builds a tower for one token, with the variables of the predictors.
+TextSamples::Cached TextSamples::cached(Trainer& trainer) const {
+  const TowerRecord& predictor = trainer.built().nodes().predictors[0];
+  Graph& graph = trainer.graph();
+  TokenStep step{.time = static_cast<std::int64_t>(model_->time())};
+  std::vector<Fetch> fetches;
+  const auto build = [&](Tower& tower) {
+    const AutocastScope scope(graph, autocasting(trainer.built().options().precision));
+    step.token = placeholder(graph, "token", DType::kI32, {1, 1});
+    step.position = placeholder(graph, "position", DType::kI32, {1});
+    step.length = placeholder(graph, "length", DType::kI32, {1});
+    fetches.emplace_back(cast(options.step(tower, step), DType::kF32));
+    for (const KeyValueCache& cache : step.caches)
+      for (const Output part : {cache.keys, cache.values}) fetches.emplace_back(part);
+  };
+  const int free = static_cast<int>(trainer.built().nodes().towers.size());
+  const TowerRecord tower =
+      predict_tower(graph, {.device = predictor.device, .index = free}, build);
+  std::vector<FeedType> feeds;
+  add_feeds(tower, 1, {}, feeds);
+  require(feeds.size() == Cached::kCaches + fetches.size() - 1, "a step of a sample of text has ",
+          feeds.size(), " inputs, but ", fetches.size() - 1,
+          " tensors of caches; it makes its caches by key_value_cache()");
+  std::vector<Tensor> inputs;
+  for (const Output& input : tower.inputs) inputs.emplace_back(input.shape(), input.dtype());
+  return {trainer.session().prepare(fetches, feeds), std::move(inputs)};
 }
 
 void TextSamples::after_epoch(Trainer& trainer, const StepInfo& info) {
@@ -117,21 +198,18 @@ void TextSamples::show(Trainer& trainer, std::int64_t step) {
   shown_at_ = step;
   if (!model_) return;
   const Vocabulary& vocabulary = *trainer.built().train_data().vocabulary();
-  Tensor& tokens = model_->inputs[0];
-  const auto time = static_cast<std::size_t>(tokens.shape()[1]);
+  const std::size_t time = model_->time();
   const std::uint64_t key =
       combine_key(trainer.built().options().seed, static_cast<std::uint64_t>(step));
   std::vector<std::int32_t> text = model_->begin;
+  std::size_t first = text.size() > time ? text.size() - time : 0;  // of the tokens that count
   for (std::int64_t i = 0; i < options.tokens; ++i) {
-    // The last tokens come first; a causal model does not look at the rest of the row.
-    const std::size_t known = std::min(text.size(), time);
-    std::ranges::copy(std::span(text).last(known), tokens.mutable_data<std::int32_t>().begin());
-    model_->step.run(model_->inputs);
-    const Tensor& logits = model_->step.fetched(0);
-    const auto classes = static_cast<std::size_t>(logits.shape()[1]);
-    const auto usable = std::min(classes, static_cast<std::size_t>(vocabulary.size()));
-    text.push_back(draw(logits.data<float>().subspan((known - 1) * classes, usable),
-                        combine_key(key, static_cast<std::uint64_t>(i))));
+    const bool full = text.size() - first > time;
+    if (full) first = text.size() - std::max<std::size_t>(time / 2, 1);
+    const std::span<const float> logits =
+        model_->logits_after(std::span(text).subspan(first), full || i == 0);
+    const auto usable = std::min(logits.size(), static_cast<std::size_t>(vocabulary.size()));
+    text.push_back(draw(logits.first(usable), combine_key(key, static_cast<std::uint64_t>(i))));
   }
   if (const auto& say = trainer.built().options().say)
     say(cat("sample after step ", step, ":\n", printable(vocabulary.decode(text))));

@@ -1,11 +1,13 @@
 // Samples of text that a model writes while it is trained.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "belfry/towers/layers.h"
 #include "belfry/trainers/core/callbacks.h"
 
 namespace belfry {
@@ -15,13 +17,19 @@ struct TextSampleOptions {
   std::int64_t tokens = 200;      // added to it
   double temperature = 0.8;       // logits are divided by it; above 0
   std::string output = "logits";  // name of the model's output (Tower::output)
+  // The logits [1, tokens] of what follows one more token, by the model's variables, such as
+  // models::gpt_step(): a token then costs one position. Empty: each runs the model over all of
+  // them.
+  std::function<Output(Tower&, TokenStep&)> step = {};
 };
 
 // Prints a sample after each epoch, after a last epoch that was cut short, and for a run that had
 // ended before (by TrainerOptions::say). The fields of the data begin with tokens i32 [time]. The
 // model is causal, and its output has a row of logits per token: [n time, tokens]. Each token is
-// drawn by its probability, as a function of the seed, the step and its place. Prints nothing if
-// the data have no vocabulary, unless a beginning was requested.
+// drawn by its probability, as a function of the seed, the step and its place. It depends on the
+// tokens before it: all of them as long as they fit into the model's time. Then the last half of
+// them stays, and grows again. Prints nothing if the data have no vocabulary, unless a beginning
+// was requested.
 class TextSamples final : public Callback {
  public:
   explicit TextSamples(TextSampleOptions wanted = {});
@@ -39,6 +47,8 @@ class TextSamples final : public Callback {
 
  private:
   struct Model;
+  struct Cached;
+  Cached cached(Trainer& trainer) const;
   void show(Trainer& trainer, std::int64_t step);
   std::int32_t draw(std::span<const float> logits, std::uint64_t key) const;
 

@@ -350,6 +350,19 @@ TEST(Attention, RefusesInputsThatDoNotFit) {
                  "needs lengths i32 [batch], not i32[3]");
   expect_refused(seeing({}, false, true), {q, k, k, {{2}, DType::kI64}},
                  "needs lengths i32 [batch], not i64[2]");
+  expect_refused(seeing({}), {q, {{2, 0, 6}}, {{2, 0, 6}}},
+                 "queries [2,5,6] have no keys: [2,0,6]");
+  const auto of_op = [](const Op& op) {
+    return [&op](Inputs x) {
+      return x[0].graph().add(op, x, {}, NodeOptions(AttentionOptions())).output();
+    };
+  };
+  expect_refused(of_op(kAttention), {q, k},
+                 "takes 3 inputs, and after them a mask and lengths; it has 2");
+  expect_refused(of_op(kAttention), {q, k, k, seen, seen},
+                 "takes 3 inputs, and after them a mask and lengths; it has 5");
+  expect_refused(of_op(kAttentionGrad), {q, q, k, k, q},
+                 "takes 6 inputs, and after them a mask and lengths; it has 5");
 }
 
 // Samples of a mask or of lengths go with their shards.

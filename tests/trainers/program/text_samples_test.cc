@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
@@ -79,6 +80,49 @@ TEST(TextSamples, FollowTheTemperature) {
       samples_of(*data, {.begin = "a", .tokens = 300, .temperature = 1e6}, 3)[0];
   std::set<char> letters(hot.begin() + 22, hot.end());
   EXPECT_GT(letters.size(), 25u);
+}
+
+// A step with a cache gives the tokens that the whole model gives, though text is longer than the
+// model's time, and begins with more.
+TEST(TextSamples, AreTheSameWithACache) {
+  const models::GptSize size{.tokens = 30, .layers = 2, .heads = 2, .width = 8, .tied_head = true};
+  for (const std::int64_t length : {1, 6, 16})
+    for (const char* const begin : {"a", "abcdefghijk"}) {
+      const auto data = text(length);
+      TextSampleOptions wanted{.begin = begin, .tokens = 40};
+      const auto whole = samples_of(*data, wanted, 5, 1, Precision::kF32, size);
+      int built = 0;
+      wanted.step = [&](Tower& tower, TokenStep& step) {
+        ++built;
+        EXPECT_EQ(step.time, length);
+        return models::gpt_step(tower, step, size);
+      };
+      EXPECT_EQ(samples_of(*data, wanted, 5, 1, Precision::kF32, size), whole);
+      EXPECT_EQ(samples_of(*data, wanted, 5, 2, Precision::kF32, size), whole) << "on two devices";
+      EXPECT_EQ(built, 2);
+    }
+}
+
+TEST(TextSamples, WithACacheAreDrawnFrom16BitsToo) {
+  const auto data = text();
+  const TextSampleOptions wanted{
+      .begin = "ab", .tokens = 12, .step = [](Tower& tower, TokenStep& step) {
+        return models::gpt_step(tower, step, kTiny);
+      }};
+  for (const Precision precision : {Precision::kBf16, Precision::kF16})
+    EXPECT_EQ(samples_of(*data, wanted, 3, 1, precision)[0].size(),
+              std::string("sample after step 3:\nab").size() + 12);
+}
+
+TEST(TextSamples, RefuseAStepThatDoesNotMakeItsCaches) {
+  const auto data = text();
+  const TextSampleOptions wanted{.step = [](Tower& tower, TokenStep& step) {
+    const Output logits = models::gpt_step(tower, step, kTiny);
+    step.caches.pop_back();
+    return logits;
+  }};
+  EXPECT_THAT(message_of<InvalidArgument>([&] { samples_of(*data, wanted); }),
+              HasSubstr("a step of a sample of text has 5 inputs, but 0 tensors of caches"));
 }
 
 // Random weights give any byte.
