@@ -216,10 +216,9 @@ def cosine_similarity(a, b, axis):
     return F.cosine_similarity(a, b, dim=axis)
 
 
-def weighted_cross_entropy(x, labels, smoothing, ignores):
+def weighted_cross_entropy(x, labels, smoothing):
     weights = 1 + torch.arange(x.shape[1], dtype=x.dtype) / 2
-    return F.cross_entropy(x, labels.long(), weight=weights, label_smoothing=smoothing, reduction="none",
-                           ignore_index=0 if ignores else -100)
+    return F.cross_entropy(x, labels.long(), weight=weights, label_smoothing=smoothing, reduction="none")
 
 
 def ctc_loss(x, labels, logit_lengths, label_lengths, blank):

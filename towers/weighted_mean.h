@@ -15,8 +15,8 @@ namespace belfry {
 // divided; weights whose mean over the data is 1 make it comparable with the loss in training.
 Output weighted_mean(Tower& tower, Output values, Output weights, At at = {});
 
-// The mean of weighted_cross_entropy() by weighted_mean(), as PyTorch's cross_entropy has it for one
-// batch: rows that are ignored do not count, and the others as much as their class's weight.
+// The mean of weighted_cross_entropy() by weighted_mean(), as PyTorch's cross_entropy has it for
+// one batch: rows that are ignored do not count, and the others as much as their class's weight.
 Output cross_entropy(Tower& tower, Output logits, Output labels,
                      WeightedCrossEntropyOptions options, At at = {});
 

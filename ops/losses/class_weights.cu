@@ -21,12 +21,13 @@ struct WeightOfLabel {
     block.each([&](int thread) {
       const std::int64_t row = block.index * block.threads + thread;
       if (row >= rows) return;
-      if (ignored != kNoLabel && labels[row] == ignored) {
-        y[row] = 0;
-        return;
+      T weight = 0;
+      if (ignored == kNoLabel || labels[row] != ignored) {
+        const std::int64_t label = labels.below(classes, row);
+        weight = math::Format<T>::kNan;
+        if (label >= 0) weight = weights[label];
       }
-      const std::int64_t label = labels.below(classes, row);
-      y[row] = label < 0 ? math::Format<T>::kNan : weights[label];
+      y[row] = weight;
     });
   }
 };

@@ -70,16 +70,16 @@ Output sigmoid_focal_loss(Output logits, Output targets, FocalOptions options, A
 namespace {
 
 // The smallest normal number of f32: no other probability is raised to it.
-constexpr double kTiny = 0x1p-126;
+constexpr double kLeastProbability = 0x1p-126;
 
 }  // namespace
 
 Output kl_div(Output log_probabilities, Output targets, KlOptions options, At at) {
   require_same_shapes("kl_div", log_probabilities, targets, at.site);
   SiteScope site(log_probabilities.graph(), at.site);
-  const Output losses = options.log_target
-                            ? exp(targets) * (targets - log_probabilities)
-                            : targets * (log(maximum(targets, kTiny)) - log_probabilities);
+  const Output losses =
+      options.log_target ? exp(targets) * (targets - log_probabilities)
+                         : targets * (log(maximum(targets, kLeastProbability)) - log_probabilities);
   return reduce_losses(losses, options.reduction, at);
 }
 

@@ -99,10 +99,11 @@ struct Batch {
   BELFRY_HD double loss(double log_probability) const {
     return sizes.zero_infinity && log_probability == kNever ? 0.0 : -log_probability;
   }
-  // The factor of the gradient of such a row where it has one for all elements.
+  // Whether the gradient of such a row comes from its paths.
   BELFRY_HD bool has_lattice_gradient(double log_probability) const {
     return log_probability - log_probability == 0;  // finite
   }
+  // The gradient of each element of a row otherwise.
   template <class T>
   BELFRY_HD T other_gradient(double log_probability) const {
     return sizes.zero_infinity && log_probability == kNever ? T(0) : math::Format<T>::kNan;

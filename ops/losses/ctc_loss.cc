@@ -227,7 +227,8 @@ void grad_of_row(const Batch& batch, std::int64_t row, const T* logits, T* sums,
     std::fill_n(dx, steps * classes, batch.other_gradient<T>(log_all) * dy);
 }
 
-// Plain loops over times and states, with probabilities of one time as logarithms.
+// The paths of a sample in plain loops, begun anew for each step of time. Probabilities are
+// logarithms.
 class PlainPaths {
  public:
   template <class T>
@@ -245,7 +246,7 @@ class PlainPaths {
     }
   }
 
-  // Of all paths over states `from` at time `t` to an end, without what `from` emits.
+  // Of all paths from each state at time t to an end, without what that state emits.
   std::vector<double> to_end(std::int64_t t) const {
     std::vector<double> beta(size(), kNever);
     for (std::size_t s = size() < 2 ? 0 : size() - 2; s < size(); ++s) beta[s] = 0;

@@ -87,8 +87,9 @@ struct Lattice {
   BELFRY_HD double forward(std::int64_t t, std::int64_t s) const {
     if (t == 0) return s < 2 ? emitted(0, s) : kNever;
     const double* const before = tables.paths_to(row, t - 1);
-    return emitted(t, s) + ctc::log_add(before[s], s > 0 ? before[s - 1] : kNever,
-                                        states.skips(s) ? before[s - 2] : kNever);
+    const double never = kNever;  // GPUs have no address of the constant
+    return emitted(t, s) + ctc::log_add(before[s], s > 0 ? before[s - 1] : never,
+                                        states.skips(s) ? before[s - 2] : never);
   }
   BELFRY_HD double back(std::int64_t t, std::int64_t s) const {
     const std::int64_t size = states.size();
@@ -102,7 +103,8 @@ struct Lattice {
     const std::int64_t size = states.size();
     if (steps == 0) return size == 1 ? 0 : kNever;
     const double* const last = tables.paths_to(row, steps - 1);
-    return ctc::log_add(last[size - 1], size > 1 ? last[size - 2] : kNever, kNever);
+    const double never = kNever;
+    return ctc::log_add(last[size - 1], size > 1 ? last[size - 2] : never, kNever);
   }
   template <class F>
   BELFRY_HD void each_state(const Block& block, const F& f) const {
