@@ -57,6 +57,9 @@ std::vector<Output> segment_max_gradient(const Node& node, std::span<const Outpu
   return {gather(grads[0], ids) * shares, {}};
 }
 
+// Which values are the largest is constant almost everywhere.
+std::vector<Output> no_change(const Node&, std::span<const Output>) { return {{}, {}, {}}; }
+
 // Rows and their segments, as kernels count them.
 struct SegmentSizes {
   explicit SegmentSizes(const KernelPlan& plan)
@@ -153,7 +156,7 @@ const Op kSegmentMax{.name = "SegmentMax",
 const Op kSegmentShares{.name = "SegmentShares",
                         .inputs = 3,
                         .shape = segment_shares_shape,
-                        .no_gradient = "which values are the largest is constant almost everywhere",
+                        .gradient = no_change,
                         .heavy = true,
                         .reference = segment_shares};
 

@@ -1,4 +1,7 @@
 // The ops of the room `indexing`, gathers and extremes.
+#include <algorithm>
+#include <numeric>
+
 #include "belfry/belfry.h"
 #include "belfry/tests/bench/op_values/op_cases.h"
 
@@ -83,12 +86,17 @@ OpUse scatter_add_use(Random& random) {
           along.options()};
 }
 
-OpCase segments(std::string name, Output (*op)(Output, Output, std::int64_t, At)) {
-  return {std::move(name), [op](Random& random) -> OpUse {
-            const int rows = random.integer(1, 12), count = random.integer(1, 5);
+// If `each_has_rows`, no segment is empty: a difference of infinities is no number.
+OpCase segments(std::string name, Output (*op)(Output, Output, std::int64_t, At),
+                bool each_has_rows = false) {
+  return {std::move(name), [op, each_has_rows](Random& random) -> OpUse {
+            const int rows = random.integer(5, 12), count = random.integer(1, 5);
+            Tensor ids = random.integers({rows}, 0, count - 1);
+            if (each_has_rows)
+              std::iota(ids.mutable_data<std::int32_t>().begin(),
+                        ids.mutable_data<std::int32_t>().begin() + count, 0);
             return {[=](Inputs x) { return op(x[0], x[1], count, At()); },
-                    {random.values({rows, random.integer(1, 5)}),
-                     random.integers({rows}, 0, count - 1)},
+                    {random.values({rows, random.integer(1, 5)}), ids},
                     JsonValue::object().set("segments", count)};
           }};
 }
@@ -136,7 +144,7 @@ std::vector<OpCase> indexing_cases() {
           {"scatter_add", scatter_add_use},
           segments("segment_sum", segment_sum),
           segments("segment_mean", segment_mean),
-          segments("segment_max", segment_max),
+          segments("segment_max", segment_max, true),
           {"top_k", top_k_use},
           {"cumsum", cumsum_use},
           {"one_hot", one_hot_use, 0}};
