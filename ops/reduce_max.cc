@@ -92,7 +92,7 @@ Lines lines_of(const KernelPlan& plan, const Shape& x) {
 std::int64_t row_of(const Shape& y) { return y.rank() == 0 ? 1 : y.product(1, y.rank()); }
 
 template <class F, class T>
-BELFRY_KERNEL void fold_row(F f, const T* x, std::int64_t n, T* y) {
+BELFRY_KERNEL void extreme_of_row(F f, const T* x, std::int64_t n, T* y) {
   constexpr int kLanes = 128 / sizeof(T);
   if (n < kLanes) {
     T result = x[0];
@@ -113,8 +113,8 @@ BELFRY_KERNEL void fold_row(F f, const T* x, std::int64_t n, T* y) {
 
 // y[c] of columns [0, count) of x [n, columns].
 template <class F, class T>
-BELFRY_KERNEL void fold_columns(F f, const T* x, std::int64_t n, std::int64_t columns,
-                                std::int64_t count, T* y) {
+BELFRY_KERNEL void extremes_of_columns(F f, const T* x, std::int64_t n, std::int64_t columns,
+                                       std::int64_t count, T* y) {
   for (std::int64_t c = 0; c < count; ++c) y[c] = x[c];
   for (std::int64_t r = 1; r < n; ++r) {
     const T* const row = x + r * columns;
@@ -134,9 +134,9 @@ KernelRun extreme_cpu(KernelPlan& plan) {
         const std::int64_t count = std::min(inner - line % inner, end - line);
         const T* const x = p.input<T>(0) + lines.first(line);
         if (inner == 1)
-          fold_row(F{}, x, lines.n, p.output<T>() + line);
+          extreme_of_row(F{}, x, lines.n, p.output<T>() + line);
         else
-          fold_columns(F{}, x, lines.n, inner, count, p.output<T>() + line);
+          extremes_of_columns(F{}, x, lines.n, inner, count, p.output<T>() + line);
         line += count;
       }
     };

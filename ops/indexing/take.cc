@@ -48,8 +48,8 @@ KernelRun flat_index_kernel(KernelPlan& plan) {
   return plan.input(1).dtype == DType::kI32 ? run(std::int32_t{}) : run(std::int64_t{});
 }
 
-// x with an axis and the last one exchanged.
-Output exchanged(Output x, std::size_t axis, At at) {
+// x with an axis exchanged with the last one.
+Output with_last_axis(Output x, std::size_t axis, At at) {
   std::vector<int> order(x.shape().rank());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[axis], order.back());
@@ -82,8 +82,8 @@ Output take_along_axis(Output x, Output ids, int axis, At at) {
   const std::size_t along = from_end(axis, x.shape().rank());
   const GatherOptions lines{.axis = rank - 1, .batch_dims = rank - 1};
   if (static_cast<int>(along) == rank - 1) return gather(x, ids, lines, at);
-  const Output y = gather(exchanged(x, along, at), exchanged(ids, along, at), lines, at);
-  return exchanged(y, along, at);
+  const Output y = gather(with_last_axis(x, along, at), with_last_axis(ids, along, at), lines, at);
+  return with_last_axis(y, along, at);
 }
 
 Output gather_nd(Output x, Output ids, At at) {
