@@ -5,20 +5,34 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
-#include "belfry/framework/kernels/simd.h"
-#include "belfry/ops/reshape.h"
+#include "belfry/ops/gather_impl.h"
+#include "belfry/ops/kernels/combine_rows.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry {
 namespace {
 
-// The type of the rows of input `table` that the ids of input 1 name.
+// The type of what the ids of input 1 name in input `table`.
 TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
-  c.require(c.input(table).rank() >= 1, "the table is a scalar, but has to have rows");
+  const auto& [axis, batch_dims] = c.options<GatherOptions>();
+  const Shape &x = c.input(table), &ids = c.input(1);
+  c.require(x.rank() >= 1, "the table is a scalar, but has to have rows");
   c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
             name_of(c.dtype(1)), ", but must be i32 or i64");
-  std::vector<std::int64_t> dims = c.input(1).dims();
-  const std::vector<std::int64_t> of_table = c.input(table).dims();
-  dims.insert(dims.end(), of_table.begin() + 1, of_table.end());
+  const std::size_t at = checked_axis(c, axis, x.rank());
+  c.require(batch_dims >= 0 && batch_dims <= static_cast<int>(std::min(at, ids.rank())),
+            "batch_dims is ", batch_dims, ", but must be from 0 to the axis, ", at,
+            ", and to the rank of the ids, ", ids.rank());
+  const auto batch = static_cast<std::size_t>(batch_dims);
+  std::vector<std::int64_t> dims;
+  for (std::size_t i = 0; i < at; ++i) {
+    const bool known = i >= batch || x[i] != kUnknownSize;
+    c.require(i >= batch || Shape{x[i]}.compatible(Shape{ids[i]}), "dimension ", i, " of ", x,
+              " and of the ids ", ids, " must be the same");
+    dims.push_back(known ? x[i] : ids[i]);
+  }
+  for (std::size_t i = batch; i < ids.rank(); ++i) dims.push_back(ids[i]);
+  for (std::size_t i = at + 1; i < x.rank(); ++i) dims.push_back(x[i]);
   return {Shape(dims), c.dtype(table)};
 }
 
@@ -27,25 +41,36 @@ OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
 // Inputs: the gradient of the gathered rows, the ids, the table.
 OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
-  c.require_floating(0);
+  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
+            name_of(c.dtype()), "; cast it");
   c.require(c.dtype(0) == rows.dtype && c.input(0).compatible(rows.shape),
             "the gradient of rows is ", c.type(0), ", but they are ", rows);
   return {c.type(2)};
 }
 
 std::vector<Output> gather_gradient(const Node& node, std::span<const Output> grads) {
-  Output dy = grads[0], table = node.input(0), ids = node.input(1);
-  if (ids.shape().rank() == 0) {
-    std::vector<std::int64_t> dims = dy.shape().dims();
-    dims.insert(dims.begin(), 1);
-    dy = reshape(dy, Shape(dims));
-    ids = reshape(ids, {1});
-  }
-  return {dy.graph().add(kGatherGrad, {dy, ids, table}).output(), {}};
+  return {gather_grad(grads[0], node.input(1), node.input(0), node.options<GatherOptions>()), {}};
 }
 
 std::vector<Output> gather_grad_gradient(const Node& node, std::span<const Output> grads) {
-  return {gather(grads[0], node.input(1)), {}, {}};
+  return {gather(grads[0], node.input(1), node.options<GatherOptions>()), {}, {}};
+}
+
+// Which inputs have the samples of a batch as their rows: the ids of a whole table; all, if each
+// sample has ids of its own; all but the ids, if they are the same for all samples.
+bool is_table(const ShardContext& c, std::size_t table) {
+  const auto& options = c.node.options<GatherOptions>();
+  return from_end(options.axis, c.inputs[table].shape.rank()) == 0;
+}
+bool is_batched(const ShardContext& c) { return c.node.options<GatherOptions>().batch_dims > 0; }
+
+Sharding gather_shards(const ShardContext& c) {
+  return row_shards(c, is_table(c, 0) ? 2 : is_batched(c) ? 3 : 1);
+}
+
+Sharding gather_grad_shards(const ShardContext& c) {
+  if (is_table(c, 2)) return sum_shards(c, 3);
+  return row_shards(c, is_batched(c) ? 7 : 5);
 }
 
 // Calls f(id type) for the dtype of ids.
@@ -59,67 +84,81 @@ void check_id(std::int64_t id, std::int64_t rows, const Node& node) {
     refuse_id(node, id, rows);
 }
 
-KernelRun gather_kernel(KernelPlan& plan) {
-  const Shape& table = plan.input(0).shape;
-  const std::int64_t rows = table[0], width = table.product(1, table.rank());
-  const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
-    return [rows, width, unit, &node = plan.node()](const KernelPointers& p) {
-      // The range may begin and end within a row.
-      for (std::int64_t i = p.begin(); i < p.end();) {
-        const std::int64_t column = i % width, count = std::min(width - column, p.end() - i);
-        const auto id = static_cast<std::int64_t>(p.input<Id>(1)[i / width]);
-        check_id(id, rows, node);
-        std::memcpy(p.output<char>() + i * unit, p.input<char>(0) + (id * width + column) * unit,
-                    static_cast<std::size_t>(count * unit));
-        i += count;
-      }
-    };
-  });
+// Copies `count` elements; single ones without a call.
+template <class Unit>
+void copy_elements(const Unit* from, std::int64_t count, Unit* to) {
+  if (count == 1)
+    *to = *from;
+  else
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Unit));
 }
 
-// Adds rows [.., width] to the table's rows that the ids name, in order of the ids.
-template <class T, class Id>
-BELFRY_KERNEL void add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
-                            T* table) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    T* const sum = table + static_cast<std::int64_t>(ids[i]) * width;
-    const T* const term = rows + i * width;
-    BELFRY_INDEPENDENT
-    for (std::int64_t j = 0; j < width; ++j) sum[j] += term[j];
+// Calls f(Unit{}) with an integer as wide as an element.
+template <class F>
+KernelRun visit_unit(DType dtype, F f) {
+  switch (size_of(dtype)) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    default: return f(std::uint64_t{});
   }
 }
 
-template <class T, class Id>
-void plain_add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
-                    T* table) {
-  for (std::int64_t i = 0; i < count * width; ++i)
-    table[static_cast<std::int64_t>(ids[i / width]) * width + i % width] += rows[i];
+KernelRun gather_kernel(KernelPlan& plan) {
+  const GatherSizes size(plan.options<GatherOptions>(), plan.input(0).shape, plan.input(1).shape);
+  return visit_unit(plan.dtype(), [&]<class Unit>(Unit) -> KernelRun {
+    return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
+      return [size, &node = plan.node()](const KernelPointers& p) {
+        if (p.begin() == p.end()) return;
+        const auto& [batches, middle, rows, width, count] = size;
+        // The range may begin and end within a row.
+        std::int64_t column = p.begin() % width, k = p.begin() / width % count;
+        std::int64_t table = p.begin() / width / count;
+        const Id* ids = p.input<Id>(1) + table / middle * count;
+        for (std::int64_t i = p.begin(); i < p.end(); column = 0) {
+          const std::int64_t n = std::min(width - column, p.end() - i);
+          const auto id = static_cast<std::int64_t>(ids[k]);
+          check_id(id, rows, node);
+          copy_elements(p.input<Unit>(0) + (table * rows + id) * width + column, n,
+                        p.output<Unit>() + i);
+          i += n;
+          if (++k < count) continue;
+          k = 0;
+          ids = p.input<Id>(1) + ++table / middle * count;
+        }
+      };
+    });
+  });
 }
 
-// Calls add(rows, ids, count, width, table) after a check that all ids are rows of the table.
+// Calls add(rows, ids, count, width, table) for each table after a check that all ids are rows of
+// it.
 template <class Add>
 KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
-  const Shape& table = plan.output().shape;
-  const std::int64_t rows = table[0], width = table.product(1, table.rank());
-  const std::int64_t count = plan.input(1).shape.elements();
-  return visit_floating(plan.dtype(), [&]<class T>(T) {
+  const GatherSizes size(plan.options<GatherOptions>(), plan.output().shape, plan.input(1).shape);
+  return visit_numeric(plan.dtype(), [&]<class T>(T) {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
-      return [=, &node = plan.node()](const KernelPointers& p) {
+      return [size, add, &node = plan.node()](const KernelPointers& p) {
         const Id* const ids = p.input<Id>(1);
-        for (std::int64_t i = 0; i < count; ++i) check_id(ids[i], rows, node);
-        std::fill_n(p.output<T>(), rows * width, T(0));
-        add(p.input<T>(0), ids, count, width, p.output<T>());
+        const auto& [batches, middle, rows, width, count] = size;
+        for (std::int64_t i = 0; i < batches * count; ++i) check_id(ids[i], rows, node);
+        std::fill_n(p.output<T>(), batches * middle * rows * width, T(0));
+        for (std::int64_t table = 0; table < batches * middle; ++table)
+          add(p.input<T>(0) + table * count * width, ids + table / middle * count, count, width,
+              p.output<T>() + table * rows * width);
       };
     });
   });
 }
 
 KernelRun gather_grad_cpu(KernelPlan& plan) {
-  return gather_grad_kernel(plan, [](auto... arguments) { add_rows(arguments...); });
+  return gather_grad_kernel(
+      plan, [](auto... arguments) { kernels::combine_rows(kernels::AddRows{}, arguments...); });
 }
 KernelRun gather_grad_reference(KernelPlan& plan) {
-  return gather_grad_kernel(plan, [](auto... arguments) { plain_add_rows(arguments...); });
+  return gather_grad_kernel(plan, [](auto... arguments) {
+    kernels::plain_combine_rows(kernels::AddRows{}, arguments...);
+  });
 }
 
 }  // namespace
@@ -129,7 +168,7 @@ const Op kGather{.name = "Gather",
                  .shape = gather_shape,
                  .gradient = gather_gradient,
                  .split = WorkSplit::kElements,
-                 .shards = by_rows<2>,
+                 .shards = gather_shards,
                  .reference = gather_kernel,
                  .half = true};
 const Op kGatherGrad{.name = "GatherGrad",
@@ -137,7 +176,7 @@ const Op kGatherGrad{.name = "GatherGrad",
                      .shape = gather_grad_shape,
                      .gradient = gather_grad_gradient,
                      .heavy = true,
-                     .shards = to_sums<3>,
+                     .shards = gather_grad_shards,
                      .cpu = gather_grad_cpu,
                      .reference = gather_grad_reference};
 
@@ -145,8 +184,14 @@ void refuse_id(const Node& node, std::int64_t id, std::int64_t rows) {
   throw InvalidArgument(cat(node.describe(), ": id ", id, " is not in [0, ", rows, ")"));
 }
 
-Output gather(Output table, Output ids, At at) {
-  return table.graph().add(kGather, {table, ids}, at).output();
+Output gather(Output table, Output ids, At at) { return gather(table, ids, {.axis = 0}, at); }
+
+Output gather(Output x, Output ids, GatherOptions options, At at) {
+  return x.graph().add(kGather, {x, ids}, at, NodeOptions(options)).output();
+}
+
+Output gather_grad(Output dy, Output ids, Output like, GatherOptions options, At at) {
+  return dy.graph().add(kGatherGrad, {dy, ids, like}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

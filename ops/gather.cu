@@ -2,46 +2,50 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/indices.h"
 #include "belfry/framework/cuda/kernels/sort_indices.h"
-#include "belfry/ops/gather.h"
+#include "belfry/ops/gather_impl.h"
+#include "belfry/ops/kernels/combine_rows.cuh"
+#include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry::cuda {
 namespace {
 
-// Takes units [begin, end) of the table's rows that the ids name, one unit per thread.
+// Takes units [begin, end) of the rows that the ids name, one unit per thread. `size.width` counts
+// units.
 template <class Unit>
 struct TakeRows {
   using Shared = Nothing;
-  const Unit* table;
+  const Unit* x;
   Indices ids;
-  std::int64_t rows, row, begin, end;  // a row has `row` units
+  GatherSizes size;
+  std::int64_t begin, end;
   Unit* y;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
       if (i >= end) return;
-      const std::int64_t at = i / row, id = ids.below(rows, at);
-      if (id >= 0) y[i] = table[id * row + (i - at * row)];
+      const std::int64_t row = i / size.width, table = row / size.count;
+      const std::int64_t at = table / size.middle * size.count + (row - table * size.count);
+      const std::int64_t id = ids.below(size.rows, at);
+      if (id >= 0) y[i] = x[(table * size.rows + id) * size.width + (i - row * size.width)];
     });
   }
 };
 
 // What is known about ids before a run.
 struct IdPlan {
-  explicit IdPlan(const KernelPlan& plan, const Shape& table)
-      : rows(table[0]),
-        width(table.product(1, table.rank())),
-        count(plan.input(1).shape.elements()),
+  IdPlan(const KernelPlan& plan, const Shape& x)
+      : size(plan.options<GatherOptions>(), x, plan.input(1).shape),
         wide(plan.input(1).dtype == DType::kI64),
         refusal(std::make_shared<const Refusal>(
-            [&node = plan.node(), limit = rows](std::int64_t, std::int64_t id) {
+            [&node = plan.node(), limit = size.rows](std::int64_t, std::int64_t id) {
               refuse_id(node, id, limit);
             })) {}
   Indices operator()(const KernelPointers& p, KernelQueue& queue) const {
     return {p.input<void>(1), wide, queue.fault(refusal)};
   }
 
-  std::int64_t rows, width, count;
+  GatherSizes size;
   bool wide;
   std::shared_ptr<const Refusal> refusal;
 };
@@ -50,13 +54,11 @@ template <class Unit>
 void take_rows(KernelQueue& queue, const KernelPointers& p, const IdPlan& ids,
                std::int64_t element) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
-  const TakeRows<Unit> kernel{p.input<Unit>(0),
-                              ids(p, queue),
-                              ids.rows,
-                              ids.width * element / kUnit,
-                              p.begin() * element / kUnit,
-                              p.end() * element / kUnit,
-                              p.output<Unit>()};
+  GatherSizes size = ids.size;
+  size.width = size.width * element / kUnit;
+  const TakeRows<Unit> kernel{
+      p.input<Unit>(0),          ids(p, queue),   size, p.begin() * element / kUnit,
+      p.end() * element / kUnit, p.output<Unit>()};
   launch(queue, kernel, grid_for(kernel.end - kernel.begin));
 }
 
@@ -64,7 +66,7 @@ QueueRun gather(KernelPlan& plan) {
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [ids = IdPlan(plan, plan.input(0).shape), element](const KernelPointers& p,
                                                             KernelQueue& queue) {
-    const auto all = static_cast<std::uint64_t>((ids.width | p.begin() | p.end()) * element) |
+    const auto all = static_cast<std::uint64_t>((ids.size.width | p.begin() | p.end()) * element) |
                      reinterpret_cast<std::uintptr_t>(p.input<void>(0)) |
                      reinterpret_cast<std::uintptr_t>(p.output<void>());
     if (all % 16 == 0)
@@ -76,40 +78,19 @@ QueueRun gather(KernelPlan& plan) {
   };
 }
 
-// For each id, the threads of its first row of dy add all its rows, in order of positions.
-template <class T>
-struct AddRows {
-  using Shared = Nothing;
-  const T* dy;
-  const PlacedIndex* sorted;
-  std::int64_t count, rows, width;
-  T* table;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i >= count * width) return;
-      const std::int64_t first = i / width, column = i - first * width, id = sorted[first].index;
-      if (id == rows || (first > 0 && sorted[first - 1].index == id)) return;
-      T sum = 0;
-      for (std::int64_t k = first; k < count && sorted[k].index == id; ++k)
-        sum += dy[sorted[k].position * width + column];
-      table[id * width + column] = sum;
-    });
-  }
-};
-
 QueueRun gather_grad(KernelPlan& plan) {
   const IdPlan ids(plan, plan.output().shape);
-  plan.workspace(sort_workspace(ids.count));
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+  plan.workspace(sort_workspace(ids.size.batches * ids.size.count));
+  return visit_numeric(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [ids, bytes = plan.output().bytes()](const KernelPointers& p, KernelQueue& queue) {
+      const auto& [batches, middle, rows, width, count] = ids.size;
       fill_zeros(queue, p.output<T>(), bytes);
       const PlacedIndex* const sorted =
-          sort_indices(queue, ids(p, queue), ids.count, ids.rows, p.workspace());
+          sort_indices(queue, ids(p, queue), batches * count, rows, p.workspace(), batches);
       launch(queue,
-             AddRows<T>{p.input<T>(0), sorted, ids.count, ids.rows, ids.width, p.output<T>()},
-             grid_for(ids.count * ids.width));
+             CombineRows<T, kernels::AddRows>{p.input<T>(0), sorted, batches, middle, rows, width,
+                                              count, p.output<T>()},
+             grid_for(batches * count * middle * width));
     };
   });
 }

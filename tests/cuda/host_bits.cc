@@ -20,6 +20,10 @@
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/gelu.h"
+#include "belfry/ops/indexing/cumsum.h"
+#include "belfry/ops/indexing/segments.h"
+#include "belfry/ops/indexing/take.h"
+#include "belfry/ops/indexing/top_k.h"
 #include "belfry/ops/log.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/combine_moments.h"
@@ -33,6 +37,7 @@
 #include "belfry/ops/pointwise/sign.h"
 #include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/reduce_max.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
@@ -188,6 +193,46 @@ TEST(HostBits, OfBroadcasts) {
   expect_host_bits(build, {random_values({3, 1, 5, 1, 7}), random_values({1, 4, 1, 6, 1})});
   expect_host_bits(build, {random_values({2, 3, 64}), random_values({3, 1})});
   expect_host_bits(build, {random_values({64}), random_values({5, 2, 64})});
+}
+
+TEST(HostBits, OfExtremesAndTheirGradients) {
+  for (const auto reduce : {static_cast<Output (*)(Output, std::vector<int>, At)>(reduce_max),
+                            static_cast<Output (*)(Output, std::vector<int>, At)>(reduce_min)})
+    for (const int axis : {0, 1, 2}) {
+      const Builder build = [=](Inputs x) { return reduce(x[0], {axis}, At()); };
+      expect_host_bits(build, {random_values({30, 300, 7})});
+      Shape of_y{30, 300, 7};
+      of_y[static_cast<std::size_t>(axis)] = 1;
+      const Builder kept = [=](Inputs x) { return reduce_max(x[0], {axis}, ReducedAxes::kKept); };
+      expect_host_bits(gradient(kept, 1), {random_values({30, 300, 7}), random_values(of_y)});
+    }
+  expect_host_bits([](Inputs x) { return reduce_max(x[0]); }, {random_values({70000})});
+}
+
+TEST(HostBits, OfSumsOfRowsWithOneId) {
+  const Tensor rows = random_values({3000, 7}), ids = integers({3000}, 50);
+  expect_host_bits([](Inputs x) { return segment_sum(x[0], x[1], 50); }, {rows, ids});
+  expect_host_bits([](Inputs x) { return segment_max(x[0], x[1], 50); }, {rows, ids});
+  expect_host_bits([](Inputs x) { return scatter_add(x[0], x[1], x[2]); },
+                   {random_values({50, 7}), ids, rows});
+  expect_host_bits(
+      [](Inputs x) { return scatter_add(x[0], x[1], x[2], {.axis = 1, .batch_dims = 1}); },
+      {random_values({30, 20, 7}), integers({30, 100}, 20), random_values({30, 100, 7})});
+  expect_host_bits([](Inputs x) { return scatter_add(x[0], x[1], x[2], {.axis = 1}); },
+                   {random_values({30, 20, 7}), integers({100}, 20), random_values({30, 100, 7})});
+}
+
+TEST(HostBits, OfCumulativeSums) {
+  for (const bool reverse : {false, true})
+    for (const int axis : {0, 1, 2})
+      expect_host_bits([=](Inputs x) { return cumsum(x[0], {.axis = axis, .reverse = reverse}); },
+                       {random_values({9, 700, 5})});
+}
+
+TEST(HostBits, OfTheLargest) {
+  const Builder build = [](Inputs x) { return top_k(x[0], 40).values; };
+  expect_host_bits(build, {random_values({9, 700})});
+  expect_host_bits([](Inputs x) { return argmin(x[0], 0); }, {random_values({700, 9})});
 }
 
 TEST(HostBits, OfSumsOverManyElements) {

@@ -38,6 +38,57 @@ TEST(Gather, KeepsItsContract) {
   check_op({.build = gathered, .inputs = {random_values({5}), ids({4}, {2, 2, 0, 1})}});
 }
 
+Builder gathered_along(GatherOptions options) {
+  return [options](Inputs x) { return gather(x[0], x[1], options); };
+}
+
+TEST(Gather, TakesColumns) {
+  EXPECT_EQ(compute(gathered_along({.axis = 1}), {table(), ids({3}, {1, 0, 1})}),
+            Tensor({3, 3}, std::vector<float>{2, 1, 2, 4, 3, 4, 6, 5, 6}));
+  EXPECT_EQ(compute(gathered_along({.axis = -1}), {table(), ids({}, {1})}),
+            Tensor({3}, std::vector<float>{2, 4, 6}));
+}
+
+// Each sample has its own ids.
+TEST(Gather, TakesOtherRowsOfEachSample) {
+  const Tensor x({2, 3, 1}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(compute(gathered_along({.axis = 1, .batch_dims = 1}), {x, ids({2, 2}, {2, 0, 1, 1})}),
+            Tensor({2, 2, 1}, std::vector<float>{3, 1, 5, 5}));
+  EXPECT_EQ(compute(gathered_along({.axis = 2, .batch_dims = 1}),
+                    {Tensor({2, 1, 3}, std::vector<float>{1, 2, 3, 4, 5, 6}), ids({2}, {2, 0})}),
+            Tensor({2, 1}, std::vector<float>{3, 4}));
+}
+
+TEST(Gather, KeepsItsContractAlongAllAxes) {
+  const Tensor x = random_values({3, 4, 5}), one = ids({4}, {3, 0, 3, 2});
+  for (const int axis : {0, 1, 2, -1}) {
+    const Tensor at = axis == 0 ? ids({4}, {2, 0, 2, 1}) : one;
+    check_op({.build = gathered_along({.axis = axis}), .inputs = {x, at}});
+  }
+  check_op({.build = gathered_along({.axis = 1}), .inputs = {x, ids({}, {2})}});
+  check_op({.build = gathered_along({.axis = 2}), .inputs = {x, ids({2, 2}, {0, 4, 4, 1})}});
+}
+
+TEST(Gather, KeepsItsContractWithIdsForEachSample) {
+  const Tensor x = random_values({3, 4, 5}), two = ids({3, 2}, {3, 0, 2, 2, 0, 1});
+  for (const int axis : {1, 2})
+    check_op({.build = gathered_along({.axis = axis, .batch_dims = 1}), .inputs = {x, two}});
+  check_op(
+      {.build = gathered_along({.axis = 1, .batch_dims = 1}), .inputs = {x, ids({3}, {3, 0, 1})}});
+  check_op({.build = gathered_along({.axis = 2, .batch_dims = 2}),
+            .inputs = {x, ids({3, 4, 1}, {0, 1, 2, 3, 4, 3, 2, 1, 0, 1, 2, 3})}});
+}
+
+TEST(Gather, RefusesWrongAxesAndBatchDimensions) {
+  const TensorType of_ids{{3, 4}, DType::kI32};
+  expect_refused(gathered_along({.axis = 3}), {{{3, 4, 5}}, of_ids}, "there is no axis 3");
+  expect_refused(
+      gathered_along({.axis = 1, .batch_dims = 2}), {{{3, 4, 5}}, of_ids},
+      "batch_dims is 2, but must be from 0 to the axis, 1, and to the rank of the ids, 2");
+  expect_refused(gathered_along({.axis = 1, .batch_dims = 1}), {{{2, 4, 5}}, of_ids},
+                 "dimension 0 of [2,4,5] and of the ids [3,4] must be the same");
+}
+
 TEST(Gather, AnIdOutsideTheTableIsAnErrorWithTheOpAndTheId) {
   for (const std::int32_t id : {3, -1}) try {
       compute(gathered, {table(), ids({2}, {0, id})});
@@ -69,7 +120,7 @@ TEST(Gather, RefusesFloatingIds) {
 }
 
 TEST(GatherGrad, RefusesGradientsThatAreNotOfTheRows) {
-  const Builder gradient = [](Inputs x) { return x[0].graph().add(kGatherGrad, x).output(); };
+  const Builder gradient = [](Inputs x) { return gather_grad(x[0], x[1], x[2]); };
   const TensorType ids_of{{2, 4}, DType::kI32}, of_table{{3, 5}};
   expect_refused(gradient, {{{2, 4, 6}}, ids_of, of_table},
                  "the gradient of rows is f32[2,4,6], but they are f32[2,4,5]");

@@ -45,6 +45,7 @@
 #include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/recurrent/recurrent.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/reduce_max.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
@@ -207,7 +208,7 @@ const HalfCase kCases[] = {
      [](Inputs x) {
        Graph& graph = x[0].graph();
        const Output table = fill(graph, {5, 7}, 0, x[0].dtype());
-       return graph.add(kGatherGrad, {x[0], ids(graph), table}).output();
+       return gather_grad(x[0], ids(graph), table);
      }},
     {"cross_entropy",
      {{6, 7}},
@@ -220,6 +221,8 @@ const HalfCase kCases[] = {
      }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
+    {"reduce_max", {{5, 7}}, [](Inputs x) { return reduce_max(x[0], {0}); }},
+    {"reduce_min", {{5, 7}}, [](Inputs x) { return reduce_min(x[0], {1}); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
     {"concat_grad",
      {{5, 10}, {5, 7}, {5, 3}},

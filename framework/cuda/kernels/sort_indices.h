@@ -44,18 +44,19 @@ struct Tiles {
   }
 };
 
+// `each` indices belong to a table of `rows` rows, and those after them to the next table.
 struct PlaceIndices {
   using Shared = Nothing;
   Indices indices;
-  std::int64_t limit, count;
+  std::int64_t rows, each, limit, count;
   PlacedIndex* to;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t at = block.index * block.threads + thread;
       if (at >= count) return;
-      const std::int64_t index = indices.below(limit, at);
-      to[at] = {index < 0 ? limit : index, at};
+      const std::int64_t index = indices.below(rows, at);
+      to[at] = {index < 0 ? limit : at / each * rows + index, at};
     });
   }
 };
@@ -135,16 +136,20 @@ inline std::int64_t sort_workspace(std::int64_t count) {
              static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
-// Sorts `count` indices. Indices outside [0, limit) are recorded as faults and come last, as
-// `limit`. Returns the sorted indices, in the workspace.
+// Sorts `count` indices of rows in `tables` tables of `rows` rows, which lie one after the other
+// and have equally many indices. Row r of table t has number t * rows + r. Indices outside [0,
+// rows) are recorded as faults and come last, as tables * rows. Returns the sorted indices, in the
+// workspace.
 inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices,
-                                       std::int64_t count, std::int64_t limit,
-                                       std::byte* workspace) {
+                                       std::int64_t count, std::int64_t rows, std::byte* workspace,
+                                       std::int64_t tables = 1) {
   using namespace sorting;
   auto* from = reinterpret_cast<PlacedIndex*>(workspace);
   PlacedIndex* to = from + count;
   auto* const sums = reinterpret_cast<std::int64_t*>(to + count);
-  launch(queue, PlaceIndices{indices, limit, count, from}, grid_for(count));
+  const std::int64_t limit = tables * rows;
+  if (count == 0) return from;
+  launch(queue, PlaceIndices{indices, rows, count / tables, limit, count, from}, grid_for(count));
   for (int shift = 0; limit >> shift > 0; shift += kBits) {
     const Tiles in{from, count, shift};
     const Grid grid{.blocks = in.tiles(), .threads = kDigits};

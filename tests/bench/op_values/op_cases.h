@@ -46,10 +46,11 @@ struct OpCase {
 
 // By rooms of `ops`.
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> indexing_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> recurrent_cases();
-std::vector<OpCase> pointwise_cases();
+std::vector<OpCase> shape_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
 

@@ -1,0 +1,98 @@
+#include "belfry/ops/indexing/cumsum.h"
+
+#include <algorithm>
+
+#include "belfry/framework/graph/shards.h"
+#include "belfry/ops/indexing/cumsum_impl.h"
+#include "belfry/ops/kernels/axes.h"
+#include "belfry/ops/kernels/pointwise_op.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes cumsum_shape(const ShapeContext& c) {
+  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
+            name_of(c.dtype()), "; cast it");
+  checked_axis(c, c.options<CumSumOptions>().axis, c.input(0).rank());
+  return {c.type(0)};
+}
+
+std::vector<Output> cumsum_gradient(const Node& node, std::span<const Output> grads) {
+  CumSumOptions options = node.options<CumSumOptions>();
+  options.reverse = !options.reverse;
+  return {cumsum(grads[0], options)};
+}
+
+CumSumLines cumsum_lines(const KernelPlan& plan) {
+  const auto& [axis, exclusive, reverse] = plan.options<CumSumOptions>();
+  const Shape& x = plan.output().shape;
+  return {Lines(x, from_end(axis, x.rank())), exclusive, reverse};
+}
+
+// Calls scan(x, y, line, first, last) for the lines of the range of rows, which holds the elements
+// with numbers [first, last) of each. Along dimension 0, a range has a part of all lines.
+template <class Scan>
+KernelRun cumsum_kernel(const KernelPlan& plan, Scan scan) {
+  const CumSumLines in = cumsum_lines(plan);
+  const Shape& y = plan.output().shape;
+  const bool along_rows = from_end(plan.options<CumSumOptions>().axis, y.rank()) == 0;
+  const std::int64_t rows = y[0], lines = rows == 0 ? 0 : in.lines.count() / rows;  // of a row
+  return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    return [=](const KernelPointers& p) {
+      const std::int64_t begin = along_rows ? 0 : p.begin() * lines;
+      const std::int64_t end = along_rows ? in.lines.count() : p.end() * lines;
+      for (std::int64_t line = begin; line < end; ++line)
+        scan(in, p.input<T>(0), p.output<T>(), line, along_rows ? p.begin() : 0,
+             along_rows ? p.end() : in.lines.n);
+    };
+  });
+}
+
+KernelRun cumsum_cpu(KernelPlan& plan) {
+  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, std::int64_t line,
+                                         std::int64_t first, std::int64_t last) {
+    CumSumOf<T> before = 0;
+    for (std::int64_t chunk = 0; chunk < in.chunks(); ++chunk)
+      before += in.scan(x, line, chunk, before, [&](std::int64_t at, std::int64_t number, T sum) {
+        if (number >= first && number < last) y[at] = sum;
+      });
+  });
+}
+
+// In one sum, from the first element on.
+KernelRun cumsum_reference(KernelPlan& plan) {
+  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, std::int64_t line,
+                                         std::int64_t first, std::int64_t last) {
+    CumSumOf<T> sum = 0;
+    for (std::int64_t i = 0; i < in.lines.n; ++i) {
+      const std::int64_t number = in.reverse ? in.lines.n - 1 - i : i;
+      const std::int64_t at = in.lines.first(line) + number * in.lines.inner;
+      const CumSumOf<T> next = sum + static_cast<CumSumOf<T>>(x[at]);
+      if (number >= first && number < last) y[at] = static_cast<T>(in.exclusive ? sum : next);
+      sum = next;
+    }
+  });
+}
+
+Sharding cumsum_shards(const ShardContext& c) {
+  const std::size_t axis = from_end(c.node.options<CumSumOptions>().axis, c.inputs[0].shape.rank());
+  return axis == 0 ? Sharding() : row_shards(c, 1);
+}
+
+}  // namespace
+
+const Op kCumSum{.name = "CumSum",
+                 .inputs = 1,
+                 .shape = cumsum_shape,
+                 .gradient = cumsum_gradient,
+                 .split = WorkSplit::kRows,
+                 .shards = cumsum_shards,
+                 .cpu = cumsum_cpu,
+                 .reference = cumsum_reference,
+                 .autocast = Autocast::kFull};
+
+Output cumsum(Output x, CumSumOptions options, At at) {
+  return x.graph().add(kCumSum, {x}, at, NodeOptions(options)).output();
+}
+
+}  // namespace belfry
