@@ -1,5 +1,6 @@
 #include "belfry/towers/layers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "belfry/framework/base/require.h"
@@ -56,8 +57,7 @@ Output add_bias(Tower& tower, Output x, bool trainable, At at) {
 void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
                       SourceLine site) {
   require_layer(x.shape().rank() == rank, what, name, site,
-                cat("takes a tensor of rank ", rank, ", not ", x.type(),
-                    rank == 2 ? "; flatten it first" : ""));
+                cat("takes a tensor of rank ", rank, ", not ", x.type()));
   require_layer(x.shape().back() != kUnknownSize, what, name, site,
                 cat("the last dimension of ", x.type(), " must be known"));
 }
@@ -135,6 +135,17 @@ std::array<Output, 3> shared_moments(Tower& tower, Output x, At at) {
 
 using ConvolutionOp = Output (*)(Output x, Output filter, Conv2dOptions options, At at);
 
+// A dense layer over the last dimension, as one product of all rows.
+Output dense_of_rows(Tower& tower, std::string_view name, Output x, const DenseLayer& layer,
+                     At at) {
+  std::vector<std::int64_t> dims = x.shape().dims();
+  dims.back() = layer.units;
+  require_layer(std::ranges::count(dims, kUnknownSize) <= 1, "dense", name, at.site,
+                cat("at most one dimension of ", x.type(), " may be unknown"));
+  const Output rows = reshape(x, {kUnknownSize, x.shape().back()}, at.site);
+  return reshape(dense(tower, name, rows, layer, at.site), Shape(dims), at.site);
+}
+
 // A layer of an op with variables W [from,kernel,kernel,to/groups] and b.
 Output convolution_layer(Tower& tower, std::string_view what, std::string_view name, Output x,
                          const ConvLayer& layer, ConvolutionOp op, At at) {
@@ -176,9 +187,12 @@ Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer
 }
 
 Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at) {
-  require_channels("dense", name, x, 2, at.site);
+  require_layer(x.shape().rank() >= 1, "dense", name, at.site,
+                cat("takes vectors of features, not ", x.type()));
+  require_channels("dense", name, x, x.shape().rank(), at.site);
   require_layer(layer.units > 0, "dense", name, at.site,
                 cat("needs at least 1 unit, not ", layer.units));
+  if (x.shape().rank() != 2) return dense_of_rows(tower, name, x, layer, at);
   LayerScope scope(tower, "dense", name, at);
   const Variable w = variable(
       tower.graph(), "W", {x.shape().back(), layer.units},
@@ -287,17 +301,6 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
   return cast(gather(table, ids, at.site), layer.dtype);
 }
 
-namespace {
-
-// A dense layer over the last dimension of x [N,time,width].
-Output project(Tower& tower, std::string_view name, Output x, const DenseLayer& layer, At at) {
-  const Output rows = reshape(x, {kUnknownSize, x.shape()[2]}, at.site);
-  const Output y = dense(tower, name, rows, layer, at.site);
-  return reshape(y, {kUnknownSize, x.shape()[1], layer.units}, at.site);
-}
-
-}  // namespace
-
 Output causal_self_attention(Tower& tower, std::string_view name, Output x,
                              SelfAttentionLayer layer, At at) {
   constexpr std::string_view kWhat = "causal_self_attention";
@@ -316,12 +319,12 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x,
                        .bias = layer.bias,
                        .init = layer.out ? layer.out : layer.init,
                        .trainable = layer.trainable};
-  std::vector<Output> qkv = split(project(tower, "qkv", x, into, at), 3, 2, at.site);
+  std::vector<Output> qkv = split(dense(tower, "qkv", x, into, at), 3, 2, at.site);
   if (layer.rotary)
     for (Output* turned : {&qkv[0], &qkv[1]})
       *turned = rotary_embedding(*turned, {.heads = layer.heads, .base = layer.base}, at.site);
   const Output y = causal_attention(qkv[0], qkv[1], qkv[2], {.heads = layer.heads}, at.site);
-  return project(tower, "out", y, out, at);
+  return dense(tower, "out", y, out, at);
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {
