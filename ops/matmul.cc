@@ -1,20 +1,45 @@
 #include "belfry/ops/matmul.h"
 
+#include <algorithm>
 #include <memory>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/broadcast_matmul.h"
+#include "belfry/ops/expand_dims.h"
 #include "belfry/ops/kernels/gemm.h"
 #include "belfry/ops/kernels/onednn_gemm.h"
+#include "belfry/ops/matmul_impl.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sum_to.h"
 
 namespace belfry {
 namespace {
+
+// The leading dimension `back` from the last of a tensor; 1 if it has none.
+std::int64_t leading_size(const Shape& x, std::size_t back) {
+  return back <= x.rank() ? x[x.rank() - back] : 1;
+}
+
+// The shape of products, without a check of leading dimensions.
+Shape product_shape(const ShapeContext& c, Shape out) {
+  const Shape &a = c.input(0), &b = c.input(1);
+  const auto& options = c.options<MatMulOptions>();
+  const std::int64_t k_a = a[a.rank() - (options.transpose_a ? 2 : 1)];
+  const std::int64_t k_b = b[b.rank() - (options.transpose_b ? 1 : 2)];
+  c.require(k_a == k_b || k_a == kUnknownSize || k_b == kUnknownSize,
+            "inner dimensions differ: ", a, options.transpose_a ? " (transposed)" : "", " x ", b,
+            options.transpose_b ? " (transposed)" : "");
+  out[out.rank() - 2] = a[a.rank() - (options.transpose_a ? 1 : 2)];
+  out[out.rank() - 1] = b[b.rank() - (options.transpose_b ? 2 : 1)];
+  return out;
+}
 
 // The product shape of matrices with equal leading dimensions.
 OutputTypes matmul_shape(const ShapeContext& c) {
   c.require_same_dtype();
   c.require_floating(0);
   const Shape &a = c.input(0), &b = c.input(1);
-  const auto& options = c.options<MatMulOptions>();
   const std::size_t rank = a.rank();
   c.require(rank >= 2 && b.rank() == rank, "needs two tensors of one rank, 2 or more, not ", a,
             " x ", b);
@@ -24,15 +49,24 @@ OutputTypes matmul_shape(const ShapeContext& c) {
               " differs: ", a, " x ", b);
     out[i] = a[i] == kUnknownSize ? b[i] : a[i];
   }
-  const std::size_t row = rank - 2, column = rank - 1;
-  const std::int64_t k_a = a[options.transpose_a ? row : column];
-  const std::int64_t k_b = b[options.transpose_b ? column : row];
-  c.require(k_a == k_b || k_a == kUnknownSize || k_b == kUnknownSize,
-            "inner dimensions differ: ", a, options.transpose_a ? " (transposed)" : "", " x ", b,
-            options.transpose_b ? " (transposed)" : "");
-  out[row] = a[options.transpose_a ? column : row];
-  out[column] = b[options.transpose_b ? row : column];
-  return {out};
+  return {product_shape(c, out)};
+}
+
+OutputTypes broadcast_matmul_shape(const ShapeContext& c) {
+  c.require_same_dtype();
+  c.require_floating(0);
+  const Shape &a = c.input(0), &b = c.input(1);
+  c.require(a.rank() >= 2 && b.rank() >= 2, "needs matrices, not ", a, " x ", b);
+  Shape out = a.rank() >= b.rank() ? a : b;
+  for (std::size_t back = 3; back <= out.rank(); ++back) {
+    const std::int64_t left = leading_size(a, back), right = leading_size(b, back);
+    c.require(
+        left == 1 || right == 1 || left == right || left == kUnknownSize || right == kUnknownSize,
+        "leading dimensions ", left, " and ", right, " must be equal, or one of them 1: ", a, " x ",
+        b);
+    out[out.rank() - back] = left == 1 || (left == kUnknownSize && right != 1) ? right : left;
+  }
+  return {product_shape(c, out)};
 }
 
 OutputTypes matmul_rows_shape(const ShapeContext& c) {
@@ -55,6 +89,19 @@ std::vector<Output> matmul_gradient(const Node& node, std::span<const Output> gr
              : matmul(a, g, {.transpose_a = !ta})};
 }
 
+// The sum of `grad` over the leading dimensions along which `x` was repeated beside `other`.
+Output over_repeated(Output grad, Output x, const Shape& other) {
+  Shape leading_of_other = other;
+  for (std::size_t back = 1; back <= 2; ++back) leading_of_other[other.rank() - back] = 1;
+  return sum_to(grad, x, leading_of_other);
+}
+
+std::vector<Output> broadcast_matmul_gradient(const Node& node, std::span<const Output> grads) {
+  const std::vector<Output> products = matmul_gradient(node, grads);
+  const Output a = node.input(0), b = node.input(1);
+  return {over_repeated(products[0], a, b.shape()), over_repeated(products[1], b, a.shape())};
+}
+
 Sharding matmul_shards(const ShardContext& c) {
   return row_shards(c, c.inputs[0].shape.rank() == 2 ? 1 : 3);
 }
@@ -64,26 +111,36 @@ Sharding transpose_a_shards(const ShardContext& c) {
   return c.node.options<MatMulOptions>().transpose_b ? Sharding() : sum_shards(c, 3);
 }
 
+// A factor has rows of the batch if it has the first dimension of the product.
+Sharding broadcast_matmul_shards(const ShardContext& c) {
+  const Shape& out = c.outputs[0].shape;
+  unsigned own = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Shape& x = c.inputs[i].shape;
+    if (x.rank() == out.rank() && x[0] == out[0]) own |= 1u << i;
+  }
+  return out.rank() == 2 ? Sharding() : row_shards(c, own);
+}
+
 // Equal-sized products one after the other. Steps are in elements.
 struct Products {
   kernels::GemmShape gemm;
-  std::int64_t count = 1;
+  std::vector<LeadingDimension> leading;
   std::int64_t step_a = 0, step_b = 0, step_c = 0;
 };
 
 Products products_of(const KernelPlan& plan) {
   const auto [ta, tb] = plan.options<MatMulOptions>();
   const Shape &a = plan.input(0).shape, &b = plan.input(1).shape, &c = plan.output().shape;
-  const std::size_t row = c.rank() - 2, column = c.rank() - 1;
-  const kernels::GemmShape gemm{.m = c[row],
-                                .n = c[column],
-                                .k = a[ta ? row : column],
+  const kernels::GemmShape gemm{.m = c[c.rank() - 2],
+                                .n = c.back(),
+                                .k = a[a.rank() - (ta ? 2 : 1)],
                                 .transpose_a = ta,
                                 .transpose_b = tb,
-                                .row_a = a[column],
-                                .row_b = b[column]};
+                                .row_a = a.back(),
+                                .row_b = b.back()};
   return {.gemm = gemm,
-          .count = c.product(0, row),
+          .leading = leading_dimensions(a, b, c),
           .step_a = gemm.m * gemm.k,
           .step_b = gemm.k * gemm.n,
           .step_c = gemm.m * gemm.n};
@@ -96,8 +153,10 @@ KernelRun each_product(const Products& s, Multiply multiply) {
     const T* a = p.input<T>(0);
     const T* b = p.input<T>(1);
     T* c = p.output<T>();
-    for (std::int64_t i = 0; i < s.count; ++i)
-      multiply(a + i * s.step_a, b + i * s.step_b, c + i * s.step_c, p.workspace());
+    each_leading(s.leading, s.leading.size(), 0, 0, [&](std::int64_t i, std::int64_t j) {
+      multiply(a + i * s.step_a, b + j * s.step_b, c, p.workspace());
+      c += s.step_c;
+    });
   };
 }
 
@@ -154,11 +213,63 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .reference = matmul_reference,
                            .autocast = Autocast::kCompute};
 
+const Op kBroadcastMatMul{.name = "BroadcastMatMul",
+                          .inputs = 2,
+                          .shape = broadcast_matmul_shape,
+                          .gradient = broadcast_matmul_gradient,
+                          .heavy = true,
+                          .shards = broadcast_matmul_shards,
+                          .cpu = matmul_cpu,
+                          .reference = matmul_reference,
+                          .autocast = Autocast::kCompute};
+
+namespace {
+
+// Whether leading dimensions differ, or may differ because one of them is 1.
+bool is_broadcast(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank()) return true;
+  for (std::size_t i = 0; i + 2 < a.rank(); ++i)
+    if (a[i] != b[i] && (a[i] == 1 || b[i] == 1)) return true;
+  return false;
+}
+
+Output matmul_of(Output a, Output b, MatMulOptions options, At at) {
+  const Shape &left = a.shape(), &right = b.shape();
+  const bool reduces = left.rank() == 2 && right.rank() == 2 && options.transpose_a;
+  const bool repeats = left.rank() >= 2 && right.rank() >= 2 && is_broadcast(left, right);
+  const Op& op = reduces ? kMatMulTransposeA : repeats ? kBroadcastMatMul : kMatMul;
+  return a.graph().add(op, {a, b}, at, NodeOptions(options)).output();
+}
+
+// All rows of a [..., m, k] times one matrix, as one product; an empty Output if a shape is not
+// known well enough.
+Output product_of_rows(Output a, Output b, MatMulOptions options, At at) {
+  std::vector<std::int64_t> dims = a.shape().dims();
+  const std::int64_t k = dims.back();
+  dims.back() = b.shape()[options.transpose_b ? 0 : 1];
+  if (k < 1 || std::ranges::count(dims, kUnknownSize) > 1) return {};
+  const Output rows = reshape(a, {kUnknownSize, k}, at.site);
+  return reshape(matmul_of(rows, b, options, at), Shape(dims), at.site);
+}
+
+}  // namespace
+
 Output matmul(Output a, Output b, MatMulOptions options, At at) {
-  const bool reduces = a.shape().rank() == 2 && options.transpose_a;
-  return a.graph()
-      .add(reduces ? kMatMulTransposeA : kMatMul, {a, b}, at, NodeOptions(options))
-      .output();
+  const std::size_t rank_a = a.shape().rank(), rank_b = b.shape().rank();
+  require(rank_a > 0 && rank_b > 0, "matmul (", at.site, "): ", a.type(), " x ", b.type(),
+          " has a scalar; multiply by *");
+  if (rank_a == 1) {
+    options.transpose_a = false;
+    return squeeze(matmul(expand_dims(a, 0, at.site), b, options, at), {rank_b == 1 ? 0 : -2},
+                   at.site);
+  }
+  if (rank_b == 1) {
+    options.transpose_b = false;
+    return squeeze(matmul(a, expand_dims(b, 1, at.site), options, at), {-1}, at.site);
+  }
+  if (rank_a > 2 && rank_b == 2 && !options.transpose_a)
+    if (const Output rows = product_of_rows(a, b, options, at)) return rows;
+  return matmul_of(a, b, options, at);
 }
 
 }  // namespace belfry

@@ -2,7 +2,9 @@
 // transpose, so it gets the product cT = op(b)T op(a)T.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/matmul_impl.h"
 
 namespace belfry::cuda {
 namespace {
@@ -12,18 +14,24 @@ ColumnMajor transposed(const Shape& matrices) {
   return {.rows = columns, .columns = rows, .leading = columns, .step = rows * columns};
 }
 
-MatMul make_matmul(const KernelPlan& plan) {
+// Products along the innermost leading dimension are one call.
+MatMul make_matmul(const KernelPlan& plan, const LeadingDimension& along) {
   const auto [transpose_a, transpose_b] = plan.options<MatMulOptions>();
-  const Shape& c = plan.output().shape;
-  return {.dtype = plan.dtype(),
-          .compute = plan.node().origin().tf32 && plan.dtype() == DType::kF32 ? Compute::kTf32
-                                                                              : Compute::kExact,
-          .count = c.product(0, c.rank() - 2),
-          .a = transposed(plan.input(1).shape),
-          .b = transposed(plan.input(0).shape),
-          .c = transposed(c),
-          .transpose_a = transpose_b,
-          .transpose_b = transpose_a};
+  MatMul matmul{.dtype = plan.dtype(),
+                .compute = plan.node().origin().tf32 && plan.dtype() == DType::kF32
+                               ? Compute::kTf32
+                               : Compute::kExact,
+                .count = along.size,
+                .a = transposed(plan.input(1).shape),
+                .b = transposed(plan.input(0).shape),
+                .c = transposed(plan.output().shape),
+                .transpose_a = transpose_b,
+                .transpose_b = transpose_a};
+  if (along.size > 1) {
+    matmul.a.step *= along.step_b;
+    matmul.b.step *= along.step_a;
+  }
+  return matmul;
 }
 
 QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
@@ -32,16 +40,33 @@ QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
     return [bytes = plan.output().bytes()](const KernelPointers& p, KernelQueue& queue) {
       fill_zeros(queue, p.output<void>(), bytes);
     };
-  const MatMul matmul = make_matmul(plan);
+  std::vector<LeadingDimension> calls =
+      leading_dimensions(plan.input(0).shape, plan.input(1).shape, plan.output().shape);
+  LeadingDimension along;
+  if (!calls.empty()) {
+    along = calls.front();
+    calls.erase(calls.begin());
+  }
+  const auto bytes = [&](const Shape& matrices) {
+    return matrices[matrices.rank() - 2] * matrices.back() *
+           static_cast<std::int64_t>(size_of(plan.dtype()));
+  };
+  const MatMul matmul = make_matmul(plan, along);
   const MatMulAlgorithm algorithm = algorithms.matmul(matmul);
   plan.workspace(algorithm.workspace_bytes);
-  return [matmul, algorithm](const KernelPointers& p, KernelQueue& queue) {
-    queue.matmul({.matmul = matmul,
-                  .algorithm = algorithm,
-                  .a = p.input<void>(1),
-                  .b = p.input<void>(0),
-                  .c = p.output<void>(),
-                  .workspace = p.workspace()});
+  return [matmul, algorithm, calls, of_a = bytes(plan.input(0).shape),
+          of_b = bytes(plan.input(1).shape), of_c = along.size * bytes(plan.output().shape)](
+             const KernelPointers& p, KernelQueue& queue) {
+    char* c = p.output<char>();
+    each_leading(calls, calls.size(), 0, 0, [&](std::int64_t i, std::int64_t j) {
+      queue.matmul({.matmul = matmul,
+                    .algorithm = algorithm,
+                    .a = p.input<char>(1) + j * of_b,
+                    .b = p.input<char>(0) + i * of_a,
+                    .c = c,
+                    .workspace = p.workspace()});
+      c += of_c;
+    });
   };
 }
 
@@ -49,5 +74,6 @@ QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
 
 const GpuKernel matmul_rows(kMatMul, prepare_matmul);
 const GpuKernel matmul_transpose_a(kMatMulTransposeA, prepare_matmul);
+const GpuKernel broadcast_matmul(kBroadcastMatMul, prepare_matmul);
 
 }  // namespace belfry::cuda

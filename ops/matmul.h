@@ -15,7 +15,10 @@ struct MatMulOptions {
   bool transpose_a = false, transpose_b = false;  // the last two dimensions
 };
 
-// op(a) op(b), f32 or f64. Throws InvalidArgument naming both shapes if they do not fit.
+// op(a) op(b), f32 or f64, as numpy.matmul: leading dimensions are broadcast (broadcast_matmul.h),
+// and a vector is a row on the left and a column on the right, which the result lacks. The rows of
+// all matrices times one matrix are one product. Throws InvalidArgument naming both shapes if they
+// do not fit.
 Output matmul(Output a, Output b, MatMulOptions options = {}, At at = {});
 inline Output matmul(Output a, Output b, At at) { return matmul(a, b, {}, at); }
 

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/trace/launch_work.h"
 #include "belfry/ops/attention/attention.h"
+#include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
@@ -37,7 +38,8 @@ double of_attention(const Shape& q, const Shape& k, int products) {
 double of_types(const Node& node, std::span<const TensorType> inputs,
                 std::span<const TensorType> outputs) {
   const Op* const op = &node.op();
-  if (op == &kMatMul) return of_matmul(node, inputs[0].shape, outputs[0].shape);
+  if (op == &kMatMul || op == &kBroadcastMatMul)
+    return of_matmul(node, inputs[0].shape, outputs[0].shape);
   if (op == &kMatMulTransposeA)
     return elements_from(outputs[0].shape, 0) * counted(inputs[0].shape[0]);
   // Each element of the output, or of dy, uses the filter of one output channel.

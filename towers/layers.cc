@@ -62,8 +62,7 @@ Output add_bias(Tower& tower, Output x, bool trainable, At at) {
 void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
                       SourceLine site) {
   require_layer(x.shape().rank() == rank, what, name, site,
-                cat("takes a tensor of rank ", rank, ", not ", x.type(),
-                    rank == 2 ? "; flatten it first" : ""));
+                cat("takes a tensor of rank ", rank, ", not ", x.type()));
   require_layer(x.shape().back() != kUnknownSize, what, name, site,
                 cat("the last dimension of ", x.type(), " must be known"));
 }
@@ -139,6 +138,17 @@ std::array<Output, 3> shared_moments(Tower& tower, Output x, At at) {
       cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site));
 }
 
+// A dense layer over the last dimension, as one product of all rows.
+Output dense_of_rows(Tower& tower, std::string_view name, Output x, const DenseLayer& layer,
+                     At at) {
+  std::vector<std::int64_t> dims = x.shape().dims();
+  dims.back() = layer.units;
+  require_layer(std::ranges::count(dims, kUnknownSize) <= 1, "dense", name, at.site,
+                cat("at most one dimension of ", x.type(), " may be unknown"));
+  const Output rows = reshape(x, {kUnknownSize, x.shape().back()}, at.site);
+  return reshape(dense(tower, name, rows, layer, at.site), Shape(dims), at.site);
+}
+
 // A layer of an op with variables W [from,kernel...,to/groups] and b. apply(W) gives y before the
 // bias.
 template <class Layer, class Apply>
@@ -205,9 +215,12 @@ Output conv1d(Tower& tower, std::string_view name, Output x, Conv1dLayer layer, 
 }
 
 Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at) {
-  require_channels("dense", name, x, 2, at.site);
+  require_layer(x.shape().rank() >= 1, "dense", name, at.site,
+                cat("takes vectors of features, not ", x.type()));
+  require_channels("dense", name, x, x.shape().rank(), at.site);
   require_layer(layer.units > 0, "dense", name, at.site,
                 cat("needs at least 1 unit, not ", layer.units));
+  if (x.shape().rank() != 2) return dense_of_rows(tower, name, x, layer, at);
   LayerScope scope(tower, "dense", name, at);
   const Variable w = variable(
       tower.graph(), "W", {x.shape().back(), layer.units},
@@ -354,13 +367,6 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
 
 namespace {
 
-// A dense layer over the last dimension of x [N,time,width].
-Output project(Tower& tower, std::string_view name, Output x, const DenseLayer& layer, At at) {
-  const Output rows = reshape(x, {kUnknownSize, x.shape()[2]}, at.site);
-  const Output y = dense(tower, name, rows, layer, at.site);
-  return reshape(y, {kUnknownSize, x.shape()[1], layer.units}, at.site);
-}
-
 // The parts of a layer of attention.
 class AttentionParts {
  public:
@@ -404,8 +410,7 @@ class AttentionParts {
     all.heads = layer_.heads;
     all.kv_heads = layer_.kv_heads;
     const Output y = attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
-    return project(tower_, "out", y, dense_layer(width_, layer_.out ? layer_.out : layer_.init),
-                   at_);
+    return dense(tower_, "out", y, dense_layer(width_, layer_.out ? layer_.out : layer_.init), at_);
   }
 
  private:
@@ -416,7 +421,7 @@ class AttentionParts {
             .trainable = layer_.trainable};
   }
   Output into(std::string_view name, Output x, std::int64_t units) const {
-    return project(tower_, name, x, dense_layer(units, layer_.init), at_);
+    return dense(tower_, name, x, dense_layer(units, layer_.init), at_);
   }
 
   Tower& tower_;

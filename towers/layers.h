@@ -62,7 +62,8 @@ struct DenseLayer {
   bool trainable = true;
 };
 
-// x [N,in] -> [N,units] = x W + b. Variables W [in,units] and b [units]. `in` must be known.
+// x [...,in] -> [...,units] = x W + b, of any rank. Variables W [in,units] and b [units]. `in` must
+// be known, and all other dimensions but one unless the rank is 2.
 Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at = {});
 
 struct BatchNormLayer {

@@ -38,6 +38,10 @@
 #include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reduce_max.h"
+#include "belfry/ops/shapes/pad.h"
+#include "belfry/ops/shapes/rearrange.h"
+#include "belfry/ops/shapes/resize.h"
+#include "belfry/ops/shapes/triangle.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
@@ -46,6 +50,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/split.h"
 #include "belfry/ops/sqrt.h"
+#include "belfry/ops/square.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
 #include "belfry/ops/updates/adagrad_update.h"
@@ -420,6 +425,29 @@ TEST(HostBits, OfTransposedTensors) {
   expect_host_bits(by({2, 0, 1}), {random_values({34, 5, 66})});
   expect_host_bits(by({1, 0, 2}), {random_values({4, 5, 8})});
   expect_host_bits(by({3, 0, 2, 1, 4}), {random_values({3, 4, 1, 6, 5})});
+}
+
+TEST(HostBits, OfElementsInAnotherOrder) {
+  const Tensor images = random_values({6, 20, 31, 5});
+  using Build = std::function<Output(Inputs)>;
+  const auto expect_gradient = [](const Build& build, const Tensor& x) {
+    expect_host_bits(build, {x});
+    expect_host_bits([=](Inputs in) { return gradients(square(build(in)), {in[0]})[0]; }, {x});
+  };
+  for (const PadMode mode : {PadMode::kConstant, PadMode::kReflect, PadMode::kEdge, PadMode::kWrap})
+    expect_gradient(
+        [=](Inputs x) {
+          return pad(x[0], {{}, {2, 1}, {3, 9}, {1, 0}}, {.mode = mode, .value = 2});
+        },
+        images);
+  expect_gradient([](Inputs x) { return tile(x[0], {2, 1, 2, 3}); }, images);
+  expect_gradient([](Inputs x) { return repeat_elements(x[0], 3, 0); }, images);
+  expect_gradient([](Inputs x) { return strided_slice(x[0], {{}, {.step = -2}}); }, images);
+  expect_gradient([](Inputs x) { return tril(x[0], 2); }, images);
+  for (const ResizeMethod method :
+       {ResizeMethod::kNearest, ResizeMethod::kNearestExact, ResizeMethod::kBilinear})
+    for (const ImageSize size : {ImageSize{33, 17}, ImageSize{7, 60}})
+      expect_gradient([=](Inputs x) { return resize(x[0], size, method); }, images);
 }
 
 // One launch cannot copy so many parts.

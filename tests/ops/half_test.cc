@@ -48,6 +48,9 @@
 #include "belfry/ops/reduce_max.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/shapes/pad.h"
+#include "belfry/ops/shapes/resize.h"
+#include "belfry/ops/shapes/triangle.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
@@ -92,6 +95,7 @@ const HalfCase kCases[] = {
     {"matmul_batched_transposed",
      {{3, 7, 5}, {3, 4, 7}},
      [](Inputs x) { return matmul(x[0], x[1], {.transpose_a = true, .transpose_b = true}); }},
+    {"matmul_broadcast", {{2, 1, 5, 7}, {3, 7, 4}}, [](Inputs x) { return matmul(x[0], x[1]); }},
     {"matmul_of_nothing", {{3, 0}, {0, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
     {"conv2d", {{2, 5, 6, 3}, {4, 3, 3, 3}}, [](Inputs x) { return conv2d(x[0], x[1]); }},
     {"conv2d_odd_padding",
@@ -242,6 +246,22 @@ const HalfCase kCases[] = {
      [](Inputs x) {
        return split(x[0], {2, 5}, 1)[1];
      }},
+    {"pad",
+     {{5, 7}},
+     [](Inputs x) {
+       return pad(x[0], {{1, 2}, {3, 0}}, {.value = 0.3});
+     }},
+    {"pad_reflect",
+     {{5, 7}},
+     [](Inputs x) {
+       return pad(x[0], {{}, {3, 2}}, {.mode = PadMode::kReflect});
+     }},
+    {"resize_bilinear",
+     {{2, 3, 4, 3}},
+     [](Inputs x) {
+       return resize(x[0], {5, 3}, ResizeMethod::kBilinear);
+     }},
+    {"tril", {{5, 7}}, [](Inputs x) { return tril(x[0]); }},
     {"transpose", {{5, 7}}, [](Inputs x) { return transpose(x[0]); }},
     {"flatten", {{5, 7, 2}}, [](Inputs x) { return flatten(x[0]); }},
     {"dropout", {{5, 70}}, [](Inputs x) { return dropout(x[0], 0.5, "dropped"); }},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/kernels/gemm.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -90,11 +91,62 @@ TEST(MatMul, RefusesInnerDimensionsThatDiffer) {
 TEST(MatMul, RefusesBatchesOfDifferentSizes) {
   expect_refused(product(), {{{2, 6, 4, 5}}, {{2, 3, 5, 4}}},
                  "leading dimension 1 differs: [2,6,4,5] x [2,3,5,4]");
-  expect_refused(product(), {{{2, 4, 5}}, {{5, 4}}}, "needs two tensors of one rank, 2 or more");
+  expect_refused(product(), {{{6, 4, 5}}, {{2, 3, 5, 4}}},
+                 "leading dimensions 6 and 3 must be equal, or one of them 1");
 }
 
-TEST(MatMul, RefusesVectors) {
-  expect_refused(product(), {{{4}}, {{4, 3}}}, "needs two tensors of one rank");
+TEST(MatMul, TakesVectorsAsRowsAndColumns) {
+  const Tensor v({2}, std::vector<float>{1, 2}), m({2, 2}, std::vector<float>{1, 2, 3, 4});
+  const Tensor batch({2, 2, 2}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(compute(product(), {v, m}), Tensor({2}, std::vector<float>{7, 10}));
+  EXPECT_EQ(compute(product(), {m, v}), Tensor({2}, std::vector<float>{5, 11}));
+  EXPECT_EQ(compute(product(), {v, v}), Tensor(5.f));
+  EXPECT_EQ(compute(product(), {v, batch}), Tensor({2, 2}, std::vector<float>{7, 10, 19, 22}));
+  EXPECT_EQ(compute(product(), {batch, v}), Tensor({2, 2}, std::vector<float>{5, 11, 17, 23}));
+  expect_refused(product(), {{{}}, {{4, 3}}}, "has a scalar; multiply by *");
+}
+
+// Each matrix of the broadcast batch by itself.
+TEST(BroadcastMatMul, RepeatsLeadingDimensions) {
+  const Tensor a({2, 1, 1, 2}, std::vector<float>{1, 2, 3, 4});
+  const Tensor b({3, 2, 1}, std::vector<float>{1, 1, 1, 0, 0, 1});
+  EXPECT_EQ(compute(product(), {a, b}), Tensor({2, 3, 1, 1}, std::vector<float>{3, 1, 2, 7, 3, 4}));
+  EXPECT_EQ(compute(product({.transpose_a = true, .transpose_b = true}), {b, a}),
+            Tensor({2, 3, 1, 1}, std::vector<float>{3, 1, 2, 7, 3, 4}));
+}
+
+TEST(BroadcastMatMul, KeepsItsContract) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      const auto check = [&](std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
+        const std::int64_t m = 4, k = 3, n = 2;
+        for (const std::int64_t dim : {ta ? k : m, ta ? m : k}) a.push_back(dim);
+        for (const std::int64_t dim : {tb ? n : k, tb ? k : n}) b.push_back(dim);
+        check_product({ta, tb}, Shape(a), Shape(b));
+      };
+      check({5, 1}, {1, 3});
+      check({5}, {});
+      check({}, {3});
+      check({5, 2}, {2});
+      check({2}, {3, 1});
+    }
+}
+
+TEST(BroadcastMatMul, KeepsItsContractForTheMatricesOfTheLibrary) {
+  check_product({}, {3, 1, 20, 17}, {2, 17, 21});
+  check_product({.transpose_b = true}, {3, 20, 17}, {21, 17});
+}
+
+TEST(MatMul, RowsOfAllMatricesTimesOneAreOneProduct) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 7, 3});
+  const Output w = placeholder(graph, "w", DType::kF32, {3, 2});
+  const Output y = matmul(x, w);
+  EXPECT_EQ(y.shape(), (Shape{kUnknownSize, 7, 2}));
+  EXPECT_EQ(&y.node().input(0).node().op(), &kMatMul);
+  const Output open = placeholder(graph, "open", DType::kF32, {kUnknownSize, kUnknownSize, 3});
+  EXPECT_EQ(&matmul(open, w).node().op(), &kBroadcastMatMul);
+  EXPECT_EQ(matmul(open, w).shape(), (Shape{kUnknownSize, kUnknownSize, 2}));
 }
 
 TEST(MatMul, RefusesMixedTypes) {

@@ -15,6 +15,8 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 #include "belfry/tests/towers/towers_test_support.h"
@@ -154,6 +156,22 @@ TEST(DenseLayer, MultipliesAndAddsTheBias) {
   EXPECT_EQ(interpreter.run(y), Tensor({2, 3}, std::vector<float>{19, 32, 45, 29, 46, 63}));
 }
 
+TEST(DenseLayer, TakesAnyRank) {
+  Graph graph;
+  Tower tower(graph);
+  const VariableScope shared(graph, "shared", VariableReuse::kCreateOrGet);
+  const Output rows = iota(graph, {6, 4});
+  const auto layer = [&](Output x) { return dense(tower, "fc", x, {.units = 5}); };
+  const Output y = layer(rows), z = layer(reshape(rows, {1, 3, 2, 4}));
+  const Output v = layer(iota(graph, {4}, 8));
+  EXPECT_EQ(z.shape(), (Shape{1, 3, 2, 5}));
+  EXPECT_EQ(v.shape(), (Shape{5}));
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("shared/fc/W", "shared/fc/b"));
+  Interpreter interpreter;
+  EXPECT_EQ(interpreter.run(reshape(z, {6, 5})), interpreter.run(y));
+  EXPECT_EQ(interpreter.run(reshape(v, {1, 5})), interpreter.run(slice(y, {2, 0}, {1, 5})));
+}
+
 TEST(DenseLayer, CanDoWithoutABias) {
   Graph graph;
   Tower tower(graph);
@@ -219,9 +237,12 @@ TEST(Layers, RefuseWrongInputs) {
   Graph graph;
   Tower tower(graph);
   const Output image = iota(graph, {1, 4, 4, 3}), row = iota(graph, {2, 4});
-  EXPECT_THAT(message_of([&] { dense(tower, "fc", image, {.units = 4}); }),
+  const Output open = placeholder(graph, "open", DType::kF32, {kUnknownSize, kUnknownSize, 3});
+  EXPECT_THAT(message_of([&] { dense(tower, "fc", open, {.units = 4}); }),
               AllOf(HasSubstr("dense layer 'fc' (built at layers_test.cc:"),
-                    HasSubstr("flatten it first")));
+                    HasSubstr("at most one dimension of f32[?,?,3] may be unknown")));
+  EXPECT_THAT(message_of([&] { dense(tower, "fc", constant(graph, 1.0), {.units = 4}); }),
+              HasSubstr("takes vectors of features, not f32[]"));
   EXPECT_THAT(message_of([&] { conv2d(tower, "conv", row, {.filters = 4}); }),
               HasSubstr("conv2d layer 'conv'"));
   EXPECT_THAT(message_of([&] { dense(tower, "", row, {.units = 4}); }), HasSubstr("needs a name"));
