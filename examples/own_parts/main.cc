@@ -1,34 +1,12 @@
 // An op, a strategy, a schedule and a callback outside the tree. The program learns whether points
-// of a square lie inside a circle. Try: own_parts --devices=cpu:4 --allreduce=on_first
+// of a square lie inside a circle. The op is in swish.h, with its test and its kernel for GPUs
+// beside it. Try: own_parts --devices=cpu:4 --allreduce=on_first
 #include <cmath>
 #include <random>
 
 #include "belfry/belfry.h"
+#include "swish.h"
 using namespace belfry;
-
-// x * sigmoid(x).
-std::vector<Output> swish_gradient(const Node& node, std::span<const Output> grads) {
-  Output x = node.input(0), s = sigmoid(x);
-  return {grads[0] * (s + x * s * (1.0 - s))};
-}
-KernelRun swish_kernel(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const KernelPointers& p) {
-      const T* x = p.input<T>(0);
-      T* y = p.output<T>();
-      for (std::int64_t i = p.begin(); i < p.end(); ++i) y[i] = x[i] / (1 + std::exp(-x[i]));
-    };
-  });
-}
-const Op kSwish{.name = "Swish",
-                .inputs = 1,
-                .shape = same_as_input,
-                .gradient = swish_gradient,
-                .split = WorkSplit::kElements,
-                .in_place = InPlace::kFirst,
-                .reference = swish_kernel,
-                .cpu_only = "it has no kernel for GPUs"};
-Output swish(Output x, At at = {}) { return x.graph().add(kSwish, {x}, at).output(); }
 
 // Adds all gradients up on the first tower's device, in the order of the towers.
 class OnFirst final : public Strategy {
@@ -73,7 +51,7 @@ std::unique_ptr<Dataset> points(bool train) {
 }
 
 Output model(Tower& tower, Output at, Output inside) {
-  Output hidden = swish(dense(tower, "hidden", at, {.units = 32}));
+  Output hidden = swish(dense(tower, "hidden", at, {.units = 32}), {.beta = 1.5});
   Output logits = dense(tower, "logits", hidden, {.units = 2});
   tower.metric("accuracy", accuracy(logits, inside));
   return cross_entropy(logits, inside);

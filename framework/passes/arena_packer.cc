@@ -10,11 +10,19 @@ namespace {
 
 constexpr std::size_t kMostSpans = 128;  // of a run
 
+// What a block adds to the spans that searches may look at.
+constexpr std::int64_t kCreditOfBlock = 512;
+// Runs below the last block of the same size, where a search begins without credit.
+constexpr std::ptrdiff_t kRunsBelow = 2;
+
 }  // namespace
 
 std::int64_t ArenaPacker::put(std::int64_t bytes, std::span<const LaunchIndex> uses) {
   const int number = number_of(uses);
-  const std::int64_t offset = free_offset(bytes, lifetimes_[at(number)]);
+  credit_ += kCreditOfBlock;
+  const std::int64_t offset =
+      free_offset(bytes, lifetimes_[at(number)], credit_ > 0 ? 0 : begin_of_search(bytes));
+  last_[bytes] = offset;
   take({offset, offset + bytes, number});
   end_ = std::max(end_, offset + bytes);
   return offset;
@@ -31,18 +39,30 @@ int ArenaPacker::number_of(std::span<const LaunchIndex> uses) {
   return found->second;
 }
 
+std::int64_t ArenaPacker::begin_of_search(std::int64_t bytes) const {
+  const auto last = last_.find(bytes);
+  if (last == last_.end()) return 0;
+  const auto behind = std::ranges::upper_bound(
+      runs_, last->second, {}, [](const Run& run) { return run.spans.front().begin; });
+  if (behind - runs_.begin() <= kRunsBelow) return 0;
+  return std::prev(behind, kRunsBelow + 1)->spans.front().begin;
+}
+
 // Skips spans that conflict with the block. If the lifetimes of all spans of a run overlap that of
 // the block, the whole run conflicts.
-std::int64_t ArenaPacker::free_offset(std::int64_t bytes, const Lifetime& own) const {
-  std::int64_t offset = 0;
+std::int64_t ArenaPacker::free_offset(std::int64_t bytes, const Lifetime& own, std::int64_t begin) {
+  std::int64_t offset = begin;
   for (const Run& run : runs_) {
+    if (run.end <= offset) continue;
     const bool all = own.first <= run.earliest_last && run.latest_first <= own.last.front();
     if (all && run.gap < bytes) {
       if (run.spans.front().begin - offset >= bytes) return offset;
       offset = std::max(offset, run.end);
       continue;
     }
+    credit_ -= std::ssize(run.spans);
     for (const Span& span : run.spans) {
+      if (span.end <= offset) continue;
       if (!all && !conflict(own, lifetimes_[at(span.lifetime)])) continue;
       if (span.begin - offset >= bytes) return offset;
       offset = std::max(offset, span.end);

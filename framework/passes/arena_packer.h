@@ -16,7 +16,9 @@ class ArenaPacker {
  public:
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}
 
-  // The lowest free offset for a block: `uses` are the launches that touch it, in order.
+  // The lowest free offset for a block: `uses` are the launches that touch it, in order. Packing
+  // takes time in proportion to the blocks: after very many of them, most searches begin near the
+  // last block of the same size, and may miss a lower offset.
   std::int64_t put(std::int64_t bytes, std::span<const LaunchIndex> uses);
   // The end of the last block.
   std::int64_t end() const { return end_; }
@@ -46,14 +48,19 @@ class ArenaPacker {
   int number_of(std::span<const LaunchIndex> uses);
   bool conflict(const Lifetime& a, const Lifetime& b) const;
   bool all_before(const Lifetime& a, LaunchIndex launch) const;
-  std::int64_t free_offset(std::int64_t bytes, const Lifetime& own) const;
+  std::int64_t begin_of_search(std::int64_t bytes) const;
+  std::int64_t free_offset(std::int64_t bytes, const Lifetime& own, std::int64_t begin);
   void take(Span span);
   void sum_up(Run& run) const;
 
   const ExecutionSchedule& schedule_;
   std::map<std::vector<LaunchIndex>, int> numbers_;  // by uses
   std::vector<Lifetime> lifetimes_;
-  std::vector<Run> runs_;  // in order
+  std::vector<Run> runs_;                      // in order
+  std::map<std::int64_t, std::int64_t> last_;  // by bytes: the offset of the last such block
+  // Spans that searches may look at before they must begin near the last block. Each block adds
+  // some.
+  std::int64_t credit_ = std::int64_t{1} << 22;
   std::int64_t end_ = 0;
 };
 

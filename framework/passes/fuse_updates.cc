@@ -180,13 +180,14 @@ class UpdateFuser {
   // Nor may one lead to a user of a variable, unless a path already leads there from that
   // variable's own update.
   bool keeps_versions(const std::vector<NodeIndex>& sums, const std::vector<Member>& members) {
-    std::set<NodeIndex> fused(sums.begin(), sums.end());
+    const std::set<NodeIndex> summed(sums.begin(), sums.end());
+    std::set<NodeIndex> fused = summed;
     for (const Member& member : members) fused.insert(member.node);
-    const auto is_sum = [&](NodeIndex n) { return std::ranges::find(sums, n) != sums.end(); };
     std::vector<NodeIndex> after;
     for (const NodeIndex n : fused)
-      std::ranges::copy_if(consumers_[n], std::back_inserter(after),
-                           [&](NodeIndex user) { return !fused.contains(user) || !is_sum(n); });
+      std::ranges::copy_if(consumers_[n], std::back_inserter(after), [&](NodeIndex user) {
+        return !fused.contains(user) || !summed.contains(n);
+      });
     const std::vector<NodeIndex> all = walker_.reached_from(consumers_, after);
     if (std::ranges::any_of(fused, [&](NodeIndex n) { return contains(all, n); })) return false;
     return std::ranges::all_of(members, [&](const Member& member) {

@@ -35,19 +35,41 @@ struct Block {
   std::int64_t bytes;
 };
 
+// root_of() of every value, found in one pass: walks along many aliases in a row, one for each of
+// them, would take quadratic time.
+class Roots {
+ public:
+  explicit Roots(const PlanGraph& graph) {
+    for (const NodeIndex n : graph.nodes.indices()) {
+      const PlanNode& node = graph.nodes[n];
+      first_.push_back(roots_.size());
+      for (int i = 0; i < std::ssize(node.types); ++i) {
+        const bool written = i < node.writes();
+        roots_.push_back(node.op->alias || written ? of(node.inputs[at(written ? i : 0)])
+                                                   : Value{n, i});
+      }
+    }
+  }
+
+  Value of(const Value& value) const { return roots_[number(value)]; }
+  // Of all values, by node and output.
+  std::size_t number(const Value& value) const { return first_[value.node] + at(value.index); }
+  std::size_t values() const { return roots_.size(); }
+
+ private:
+  Indexed<PlanNode, std::size_t> first_;  // number of each node's first value
+  std::vector<Value> roots_;
+};
+
 // The launches that use each value, aliases followed.
 class ValueUsers {
  public:
-  ValueUsers(const PlanGraph& graph, const ExecutionSchedule& schedule) : graph_(graph) {
+  ValueUsers(const PlanGraph& graph, const ExecutionSchedule& schedule, const Roots& roots)
+      : graph_(graph), roots_(roots) {
     launch_of_.resize(graph.nodes.size());
     for (const LaunchIndex l : schedule.launches.indices())
       launch_of_[schedule.launches[l].node] = l;
-    std::size_t values = 0;
-    for (const PlanNode& node : graph.nodes) {
-      first_value_.push_back(values);
-      values += node.types.size();
-    }
-    users_ = {values, [&](const auto& add) { each_use(add); }};
+    users_ = {roots.values(), [&](const auto& add) { each_use(add); }};
   }
 
   // The launch of a node; none if the node does not launch.
@@ -56,20 +78,18 @@ class ValueUsers {
   std::span<const LaunchIndex> of(Value root) const { return users_[number_of(root)]; }
 
  private:
-  Index<Value> number_of(Value value) const {
-    return Index<Value>(first_value_[value.node] + at(value.index));
-  }
+  Index<Value> number_of(Value value) const { return Index<Value>(roots_.number(value)); }
 
   void each_use(const auto& add) const {
     for (const NodeIndex n : graph_.nodes.indices())
       if (launch_of_[n])
         for (const Value& input : graph_.nodes[n].inputs)
-          add(number_of(root_of(graph_, input)), launch_of_[n]);
+          add(number_of(roots_.of(input)), launch_of_[n]);
   }
 
   const PlanGraph& graph_;
+  const Roots& roots_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
-  Indexed<PlanNode, std::size_t> first_value_;  // values are numbered by node and output
   Lists<Value, LaunchIndex> users_;
 };
 
@@ -85,11 +105,6 @@ std::span<const Value> overwritable(const PlanNode& node, std::size_t i) {
   return {};
 }
 
-bool writes_variable(const PlanGraph& graph, const PlanNode& node, Value variable) {
-  return std::ranges::any_of(std::span(node.inputs).first(at(node.writes())),
-                             [&](const Value& input) { return root_of(graph, input) == variable; });
-}
-
 class MemoryPlanner {
  public:
   MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule,
@@ -97,7 +112,8 @@ class MemoryPlanner {
       : graph_(graph),
         schedule_(schedule),
         context_(context),
-        users_(graph, schedule),
+        roots_(graph),
+        users_(graph, schedule, roots_),
         arenas_(schedule) {}
 
   MemoryLayout run() {
@@ -140,7 +156,7 @@ class MemoryPlanner {
       buffers.reserve(node.types.size());
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         const Value value{n, static_cast<int>(i)};
-        const Value root = root_of(graph_, value);
+        const Value root = roots_.of(value);
         if (root != value) {
           buffers.push_back(made_.buffer(root));
           continue;
@@ -222,7 +238,7 @@ class MemoryPlanner {
     const LaunchIndex launch = users_.launch_of(n);
     if (!launch || node.fetch() >= 0) return {};
     for (const Value& input : overwritable(node, i)) {
-      const BufferIndex buffer = made_.buffer(root_of(graph_, input));
+      const BufferIndex buffer = made_.buffer(roots_.of(input));
       const BufferRecord& record = made_.buffers[buffer];
       if (record.kind != BufferKind::kArena || record.device != node.devices[i] ||
           record.sliced != bool(node.division(static_cast<int>(i))) ||
@@ -237,8 +253,8 @@ class MemoryPlanner {
   // write finds the value in place and copies nothing.
   void make_where_assigned(NodeIndex write) {
     const PlanNode& node = graph_.node(write);
-    const Value variable = root_of(graph_, node.inputs[0]);
-    const Value value = root_of(graph_, node.inputs[1]);
+    const Value variable = roots_.of(node.inputs[0]);
+    const Value value = roots_.of(node.inputs[1]);
     const BufferRecord& state = made_.buffers[made_.buffer(variable)];
     BufferRecord& made = made_.buffers[made_.buffer(value)];
     if (made.kind != BufferKind::kArena || state.kind != BufferKind::kState || made.sliced ||
@@ -264,15 +280,20 @@ class MemoryPlanner {
     return begin && std::ranges::all_of(users_.of(variable), [&](LaunchIndex user) {
              if (user == write || schedule_.happens_before(user, begin)) return true;
              const PlanNode& node = graph_.node(schedule_.launches[user].node);
-             if (writes_variable(graph_, node, variable)) return false;
+             if (writes_variable(node, variable)) return false;
              if (user != begin) return schedule_.happens_before(write, user);
              const auto is_variable = [&](const Value& input) {
-               return root_of(graph_, input) == variable;
+               return roots_.of(input) == variable;
              };
              return std::ranges::any_of(overwritable(graph_.node(first.node), at(first.index)),
                                         is_variable) &&
                     fed_once(first.node, made_.buffer(variable));
            });
+  }
+
+  bool writes_variable(const PlanNode& node, Value variable) const {
+    return std::ranges::any_of(std::span(node.inputs).first(at(node.writes())),
+                               [&](const Value& input) { return roots_.of(input) == variable; });
   }
 
   // Whether no other launch uses the content of the buffer at the same time or later. An
@@ -292,7 +313,7 @@ class MemoryPlanner {
   bool fed_once(NodeIndex n, BufferIndex buffer) {
     if (std::exchange(fed_node_, n) != n) {
       fed_.clear();
-      for (const Value& input : graph_.node(n).inputs) ++fed_[made_.buffer(root_of(graph_, input))];
+      for (const Value& input : graph_.node(n).inputs) ++fed_[made_.buffer(roots_.of(input))];
     }
     return fed_.at(buffer) == 1;
   }
@@ -305,7 +326,7 @@ class MemoryPlanner {
         if (std::exchange(last[buffer], l) != l) add(buffer, l);
       };
       const NodeIndex n = schedule_.launches[l].node;
-      for (const Value& input : graph_.node(n).inputs) touch(made_.buffer(root_of(graph_, input)));
+      for (const Value& input : graph_.node(n).inputs) touch(made_.buffer(roots_.of(input)));
       for (const BufferIndex buffer : made_.buffer_of[n]) touch(buffer);
       if (made_.workspaces[l]) touch(made_.workspaces[l]);
     }
@@ -381,6 +402,7 @@ class MemoryPlanner {
   const PlanGraph& graph_;
   const ExecutionSchedule& schedule_;
   const PlanContext& context_;
+  const Roots roots_;
   const ValueUsers users_;
   MemoryLayout made_;
   std::unordered_map<Value, NodeIndex> fetched_as_;  // value -> the copy in whose fetch it is made

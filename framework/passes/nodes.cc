@@ -110,6 +110,18 @@ Value root_of(const PlanGraph& plan, Value value) {
   }
 }
 
+void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
+  Indexed<PlanNode, NodeIndex> moved(plan.nodes.size());
+  Indexed<PlanNode> nodes;
+  nodes.reserve(kept.size());
+  for (const NodeIndex n : kept) moved[n] = nodes.add(std::move(plan.nodes[n]));
+  for (PlanNode& node : nodes) {
+    for (Value& input : node.inputs) input.node = moved[input.node];
+    for (NodeIndex& before : node.after) before = moved[before];
+  }
+  plan.nodes = std::move(nodes);
+}
+
 namespace {
 
 // Whether a node reads partial sums, which take memory for every shard.
@@ -360,22 +372,6 @@ void drop_unused(const PlanGraph& plan, const Indexed<PlanNode, char>& was_used,
   }
 }
 
-}  // namespace
-
-void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
-  Indexed<PlanNode, NodeIndex> moved(plan.nodes.size());
-  Indexed<PlanNode> nodes;
-  nodes.reserve(kept.size());
-  for (const NodeIndex n : kept) moved[n] = nodes.add(std::move(plan.nodes[n]));
-  for (PlanNode& node : nodes) {
-    for (Value& input : node.inputs) input.node = moved[input.node];
-    for (NodeIndex& before : node.after) before = moved[before];
-  }
-  plan.nodes = std::move(nodes);
-}
-
-namespace {
-
 // Sorts the nodes that are not gone. All users of a gone node are gone, too.
 void keep_sorted(PlanGraph& plan, const Indexed<PlanNode, char>& gone) {
   for (const NodeIndex n : plan.nodes.indices())
@@ -475,11 +471,14 @@ bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
     std::vector<NodeIndex>& to = plan.nodes[by].after;
     to.insert(to.end(), after.begin(), after.end());
   }
+  Indexed<PlanNode, NodeIndex> waits(plan.nodes.size());  // the last node to wait for each
   for (const NodeIndex n : plan.nodes.indices()) {
     PlanNode& node = plan.nodes[n];
     for (Value& input : node.inputs) input = stand_ins.of(input);
     for (NodeIndex& before : node.after) before = stand_ins.of(before);
-    std::erase(node.after, n);
+    std::erase_if(node.after, [&](NodeIndex before) {
+      return before == n || std::exchange(waits[before], n) == n;
+    });
   }
   drop_unused(plan, was_used, gone);
   keep_sorted(plan, gone);

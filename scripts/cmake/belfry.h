@@ -11,6 +11,11 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops.h"
 
+// Ops of one's own: kernels, how shards divide them, and random numbers that samples number.
+#include "belfry/framework/graph/op.h"
+#include "belfry/framework/graph/shards.h"
+#include "belfry/framework/kernels/counter.h"
+
 // Running them.
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/run/session.h"
@@ -33,6 +38,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/cifar10.h"
+#include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/image_records.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"

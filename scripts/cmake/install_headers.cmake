@@ -1,6 +1,7 @@
-# cmake -D INCLUDE=DIR -D PREFIX=DIR -D EXAMPLES=DIR -D "HEADERS=belfry.h;..." -P install_headers.cmake
-# Installs HEADERS of INCLUDE/belfry, those that the sources in EXAMPLES include, and all that these
-# include of it, as PREFIX/include/belfry/... Nobody keeps a list of these: what is no longer included
+# cmake -D INCLUDE=DIR -D PREFIX=DIR -D "SOURCES=DIR;FILE;..." -D "HEADERS=belfry.h;..."
+#       -P install_headers.cmake
+# Installs HEADERS of INCLUDE/belfry, those that SOURCES (files, or all in a folder) include, and all that
+# these include of it, as PREFIX/include/belfry/... Nobody keeps a list of these: what is no longer included
 # is no longer installed.
 cmake_minimum_required(VERSION 3.25)
 
@@ -12,8 +13,15 @@ function(belfry_includes name file)
 endfunction()
 
 set(todo ${HEADERS})
-file(GLOB_RECURSE sources ${EXAMPLES}/*.cc ${EXAMPLES}/*.h)
-foreach(source ${sources})
+set(files "")
+foreach(source ${SOURCES})
+  file(GLOB_RECURSE found ${source}/*.cc ${source}/*.cu ${source}/*.h)
+  if(NOT IS_DIRECTORY ${source})
+    set(found ${source})
+  endif()
+  list(APPEND files ${found})
+endforeach()
+foreach(source ${files})
   belfry_includes(headers ${source})
   list(APPEND todo ${headers})
 endforeach()

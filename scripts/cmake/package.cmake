@@ -2,6 +2,8 @@
 # what find_package(belfry) reads; users link belfry::belfry.
 include(CMakePackageConfigHelpers)
 
+set(op_test_names grad_check interpreter op_test parts)  # of tests/support
+
 install(TARGETS belfry EXPORT belfry)
 if(TARGET belfry_cuda)
   install(TARGETS belfry_cuda)  # beside the library, which loads it
@@ -21,13 +23,21 @@ endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(examples_dir ${CMAKE_SOURCE_DIR}/examples)
 install(DIRECTORY ${examples_dir} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry)
+# The checks of ops, as sources: programs compile them with the GoogleTest that they have.
+list(TRANSFORM op_test_names REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tests/support/\\1.cc"
+     OUTPUT_VARIABLE op_test_sources)
+install(FILES ${op_test_sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/op_test)
 # The public headers: belfry.h, which has the whole face, the models, and what an op or a strategy of
-# one's own needs as well. Examples may include more, which is installed for them alone.
-set(public_headers belfry.h framework/graph/op.h framework/graph/kernel.h
-                   ops/kernels/pointwise_op.h allreduce/pieces.h trainers/models/models.h)
+# one's own needs as well. Examples and the checks of ops may include more, which is installed for them
+# alone.
+set(public_headers belfry.h op_test.h framework/device/gpu_kernels.h framework/graph/op.h
+                   framework/graph/kernel.h framework/graph/shards.h framework/kernels/counter.h
+                   ops/kernels/pointwise_op.h allreduce/pieces.h trainers/data/decode_image.h
+                   trainers/models/models.h)
+install(FILES ${identity} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry)  # for gpu_kernels.cmake
 install(CODE "set(INCLUDE \"${CMAKE_BINARY_DIR}/include\")
 set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
-set(EXAMPLES \"${examples_dir}\")
+set(SOURCES \"${examples_dir};${op_test_sources}\")
 set(HEADERS ${public_headers})")
 install(SCRIPT ${CMAKE_SOURCE_DIR}/scripts/cmake/install_headers.cmake)
 
@@ -37,12 +47,31 @@ install(EXPORT belfry NAMESPACE belfry:: FILE belfry-targets.cmake DESTINATION $
 # bin/ on the PATH, and these files are good beside belfry-targets.cmake alone.
 file(REMOVE ${CMAKE_BINARY_DIR}/belfry-config.cmake)  # of an earlier version
 set(config_dir ${CMAKE_BINARY_DIR}/package)
+file(RELATIVE_PATH to_op_test /${package_dir} /${CMAKE_INSTALL_DATADIR}/belfry/op_test)
+file(RELATIVE_PATH to_libraries /${package_dir} /${CMAKE_INSTALL_LIBDIR})
+set(architectures 90)  # what the GPU module has code for
+if(CMAKE_CUDA_ARCHITECTURES)
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+endif()
 file(CONFIGURE OUTPUT ${config_dir}/belfry-config.cmake @ONLY CONTENT
 "include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 include(\${CMAKE_CURRENT_LIST_DIR}/belfry-targets.cmake)
+# belfry::op_test: the checks of belfry/op_test.h; needs find_package(GTest).
+if(NOT TARGET belfry::op_test)
+  add_library(belfry::op_test INTERFACE IMPORTED)
+  set(sources @op_test_names@)
+  list(TRANSFORM sources REPLACE \"(.+)\" \"\${CMAKE_CURRENT_LIST_DIR}/@to_op_test@/\\\\1.cc\")
+  set_target_properties(belfry::op_test PROPERTIES INTERFACE_SOURCES \"\${sources}\"
+                        INTERFACE_LINK_LIBRARIES \"belfry::belfry;GTest::gtest\")
+endif()
+get_filename_component(belfry_gpu_module
+  \${CMAKE_CURRENT_LIST_DIR}/@to_libraries@/libbelfry_cuda.so ABSOLUTE)
+set(belfry_cuda_architectures @architectures@)
+include(\${CMAKE_CURRENT_LIST_DIR}/gpu_kernels.cmake)
 ")
 write_basic_package_version_file(${config_dir}/belfry-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${config_dir}/belfry-config.cmake ${config_dir}/belfry-config-version.cmake
+              ${CMAKE_SOURCE_DIR}/scripts/cmake/gpu_kernels.cmake
         DESTINATION ${package_dir})

@@ -138,13 +138,19 @@ class Installed : public testing::Test {
 };
 
 // The headers that programs include: the first for all, the last for published models, the others
-// for ops and strategies of their own.
+// for data, ops and strategies of their own.
 const std::vector<std::string> kPublic = {"belfry.h",
+                                          "framework/device/gpu_kernels.h",
                                           "framework/graph/op.h",
                                           "framework/graph/kernel.h",
+                                          "framework/graph/shards.h",
+                                          "framework/kernels/counter.h",
                                           "ops/kernels/pointwise_op.h",
                                           "allreduce/pieces.h",
+                                          "trainers/data/decode_image.h",
                                           "trainers/models/models.h"};
+// The one that tests of ops include.
+const std::string kOpTest = "op_test.h";
 
 // The headers of ours that a header below `folder` includes, without "belfry/".
 std::vector<std::string> included_by(const std::string& folder, const std::string& header) {
@@ -166,12 +172,15 @@ std::set<std::string> reached_from(const std::string& folder, std::vector<std::s
   return reached;
 }
 
-// The sources of all examples and the headers that they share, as they are installed.
-std::vector<std::string> sources_in(const std::string& examples) {
+// The sources of all examples and the headers that they share, as they are installed: the files of
+// these kinds below a folder, in order.
+std::vector<std::string> sources_in(const std::string& examples,
+                                    const std::set<std::string>& kinds = {".cc", ".h"}) {
   std::vector<std::string> sources;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(examples))
-    if (entry.path().extension() == ".cc" || entry.path().extension() == ".h")
+    if (kinds.contains(entry.path().extension()))
       sources.push_back(entry.path().lexically_relative(examples));
+  std::ranges::sort(sources);
   return sources;
 }
 
@@ -179,10 +188,14 @@ TEST_F(Installed, HeadersAreThoseThatPublicOnesAndExamplesInclude) {
   const std::string folder = prefix() + "/include/belfry";
   const std::set<std::string> face = reached_from(folder, kPublic);
   std::vector<std::string> included = kPublic;
-  const std::string examples = prefix() + "/share/belfry/examples";
-  for (const std::string& source : sources_in(examples))
-    for (const std::string& header : included_by(examples, source)) included.push_back(header);
-  const std::set<std::string> reached = reached_from(folder, included);
+  included.push_back(kOpTest);
+  for (const char* shared : {"examples", "op_test"}) {
+    const std::string sources = cat(prefix(), "/share/belfry/", shared);
+    for (const std::string& source : sources_in(sources, {".cc", ".cu", ".h"}))
+      for (const std::string& header : included_by(sources, source)) included.push_back(header);
+  }
+  std::set<std::string> reached = reached_from(folder, included);
+  reached.insert("belfry_build_identity.h");  // by which GPU kernels of programs are known
   std::set<std::string> installed;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (!entry.is_directory()) installed.insert(entry.path().lexically_relative(folder));
@@ -213,6 +226,37 @@ TEST_F(Installed, ProgramsAndExamplesAreThere) {
   EXPECT_THAT(done.output, HasSubstr("params_hash"));
 }
 
+// All programs in one source, each in a namespace of its own: a compiler needs seconds for the
+// headers alone.
+TEST_F(Installed, ExamplesCompile) {
+  const std::string examples = prefix() + "/share/belfry/examples";
+  const std::regex include("#include ([<\"])(.*)[>\"]");
+  std::set<std::string> headers, wholes;
+  std::string programs;
+  for (const std::string& source : sources_in(examples, {".cc"})) {
+    const std::string path = cat(examples, "/", source);
+    std::istringstream lines(text_of_file(path));
+    std::smatch match;
+    for (std::string line; std::getline(lines, line);)
+      if (std::regex_match(line, match, include))
+        headers.insert(match[1] == "<" || match[2].str().starts_with("belfry/")
+                           ? line
+                           : cat("#include \"", std::filesystem::path(path).parent_path().string(),
+                                 "/", match[2].str(), "\""));
+    const std::string whole = cat("#include \"", path, "\"\n");
+    if (source.starts_with("bench/"))
+      wholes.insert(whole);
+    else
+      programs += cat("namespace ", std::regex_replace(source, std::regex("\\W"), "_"), " {\n",
+                      whole, "}\n");
+  }
+  const std::string all = folder("examples.cc");
+  write_text_file(local_file_system(), all,
+                  cat(join(headers, "\n"), "\n", join(wholes, ""), programs));
+  const Finished done = compile({all});
+  EXPECT_EQ(done.status, 0) << done.errors;
+}
+
 // Each takes some seconds.
 TEST_F(Installed, ExamplesCompileLong) {
   const std::string examples = prefix() + "/share/belfry/examples";
@@ -233,6 +277,7 @@ TEST_F(Installed, FilesNameNeitherThisTreeNorPrivateLibraries) {
 // Each takes a second.
 TEST_F(Installed, PublicHeadersCompileAloneLong) {
   std::vector<std::string> headers = kPublic;
+  headers.push_back(kOpTest);
   for (const std::string& header : included_by(prefix() + "/include/belfry", "belfry.h"))
     headers.push_back(header);
   for (const std::string& header : headers) {
@@ -273,12 +318,12 @@ std::set<std::string> types_of_one_word(const std::string& text) {
 // a term that users need and belongs to this list.
 TEST_F(Installed, TypesOfOneWordAreTermsOfBelfry) {
   const std::set<std::string> terms = {
-      "Allocator", "Arithmetics", "At",        "Autocast",  "Backoff",  "Callback",
-      "Dataset",   "Error",       "Fetch",     "Fnv1a",     "Gradient", "Graph",
-      "Node",      "Op",          "Operand",   "Optimizer", "Output",   "Packing",
-      "Padding",   "Precision",   "Predictor", "Processes", "Recipe",   "Reduction",
-      "Session",   "Shape",       "Strategy",  "Suspects",  "Tensor",   "Tower",
-      "Trace",     "Trainer",     "Uneven",    "Unscaling", "Variable", "Vocabulary"};
+      "Allocator", "Arithmetics", "At",        "Autocast",  "Backoff",  "Callback", "Dataset",
+      "Division",  "Error",       "Fetch",     "Fnv1a",     "Gradient", "Graph",    "Node",
+      "Op",        "Operand",     "Optimizer", "Output",    "Packing",  "Padding",  "Precision",
+      "Predictor", "Processes",   "Recipe",    "Reduction", "Session",  "Shape",    "Sharding",
+      "Strategy",  "Suspects",    "Tensor",    "Tower",     "Trace",    "Trainer",  "Uneven",
+      "Unscaling", "Variable",    "Vocabulary"};
   const std::string folder = prefix() + "/include/belfry";
   std::set<std::string> found;
   for (const std::string& header : reached_from(folder, kPublic))
@@ -332,9 +377,34 @@ TEST_F(Installed, LibraryIsEnoughToPredictByARun) {
   EXPECT_THAT(done.output, HasSubstr(" of 200 images"));
 }
 
+// On a machine without GPUs, too: the module and the kernels are loaded to look for them.
+TEST_F(Installed, LibraryIsEnoughForAGpuKernel) {
+  if (!std::filesystem::exists(std::filesystem::path(prefix()) / "lib/libbelfry_cuda.so"))
+    GTEST_SKIP() << "this build has no GPU module";
+  const std::string program = make("own_parts", "own_parts");
+  const std::string kernels = std::filesystem::path(program).parent_path() / "own_parts_gpu.so";
+  ASSERT_TRUE(std::filesystem::exists(kernels)) << "nvcc has built the GPU module, but not these";
+  const Finished done = run_program(program, {"--devices=gpu:1", "--max_steps=2"});
+  EXPECT_THAT(done.errors, Not(HasSubstr("cannot be loaded")));
+  std::filesystem::rename(kernels, kernels + ".gone");
+  const Finished without = run_program(program, {"--devices=gpu:1", "--max_steps=2"});
+  EXPECT_NE(without.status, 0);
+  EXPECT_THAT(without.errors, HasSubstr("the program's GPU kernels cannot be loaded: "));
+}
+
 TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
   const std::string program = make("own_parts", "own_parts");
+  // Its op has a rule for shards.
+  const auto hash = [&](const char* devices) {
+    return run(program,
+               {cat("--devices=", devices), "--shards=4", "--max_steps=20"})["params_hash"];
+  };
+  const auto of_one = hash("cpu:1");
+  for (const char* devices : {"cpu:2", "cpu:4"}) EXPECT_EQ(hash(devices), of_one) << devices;
+  // Its test, beside it, calls check_op(). CMake leaves it out where it finds no GoogleTest.
+  const std::string test = std::filesystem::path(program).parent_path() / "own_parts_test";
+  if (std::filesystem::exists(test)) succeed(test, {});
   const auto own = run(program, {"--devices=cpu:3", "--batch_size=32", "--allreduce=on_first"});
   EXPECT_EQ(own["allreduce"], "on_first");
   EXPECT_EQ(own["canonical"], true);

@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <thread>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/device/gpu_kernels.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
 
@@ -87,6 +89,41 @@ TEST(GpuModule, WithoutItsEntryIsRefused) {
   EXPECT_THAT(
       Gpus::load(kLibraries + "libgpu_module_no_entry.so").why_none(),
       EndsWith("libgpu_module_no_entry.so is another library: it has no belfry_gpu_backend"));
+}
+
+// Whether the library is in this process.
+bool is_loaded(const std::string& path) {
+  void* const found = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (found) dlclose(found);
+  return found != nullptr;
+}
+
+TEST(GpuKernels, OfAProgramAreLoadedWithTheModule) {
+  const std::string own = kLibraries + "libgpu_module_own_kernels.so";
+  const GpuKernelsRegistration kernels(own);
+  EXPECT_FALSE(is_loaded(own));
+  const Gpus found = Gpus::load(kLibraries + "libgpu_module_two_gpus.so");
+  EXPECT_EQ(found.why_none(), "");
+  EXPECT_EQ(found.count(), 2);
+  EXPECT_TRUE(is_loaded(own));
+}
+
+TEST(GpuKernels, ThatAreMissingAreNamed) {
+  const GpuKernelsRegistration kernels("libnot_here.so");
+  EXPECT_THAT(Gpus::load(kLibraries + "libgpu_module_two_gpus.so").why_none(),
+              AllOf(StartsWith("the program's GPU kernels cannot be loaded: "),
+                    HasSubstr("libnot_here.so: cannot open shared object file")));
+}
+
+TEST(GpuKernels, ForAnotherBuildAreRefused) {
+  const GpuKernelsRegistration kernels(kLibraries + "libgpu_module_other_kernels.so");
+  const Gpus found = Gpus::load(kLibraries + "libgpu_module_two_gpus.so");
+  EXPECT_EQ(found.count(), 0);
+  EXPECT_THAT(found.why_none(),
+              AllOf(StartsWith("the GPU kernels in "),
+                    HasSubstr("libgpu_module_other_kernels.so are for another build of Belfry "
+                              "(0.0.9-0123456789ab; this is "),
+                    EndsWith("); build the program again")));
 }
 
 TEST(GpuModule, IsLoadedOnceByWhicheverThreadAsksFirst) {

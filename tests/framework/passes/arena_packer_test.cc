@@ -1,6 +1,7 @@
 #include "belfry/framework/passes/arena_packer.h"
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -100,6 +101,41 @@ TEST_F(ArenaPackerTest, ManyBlocksLieWhereASearchThroughAllPutsThem) {
     ASSERT_EQ(packer_.put(bytes, block.uses), block.begin) << "block " << i;
     placed.insert(std::ranges::upper_bound(placed, block.begin, {}, &Block::begin), block);
   }
+}
+
+// Seconds of this thread's CPU time for tensors that are dropped one after the other, and others
+// that take their place and are all kept.
+double seconds_to_pack(int tensors) {
+  ExecutionSchedule schedule;
+  schedule.clocks = Clocks(1);
+  schedule.strands.resize(1);
+  for (int l = 0; l < 2 * tensors + 2; ++l) {
+    Launch launch{};
+    launch.strand = StrandIndex(0);
+    launch.clock = Clocks::kNothing;
+    launch.position = l;
+    schedule.strands[StrandIndex(0)].launches.push_back(schedule.launches.add(std::move(launch)));
+  }
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begin = now();
+  ArenaPacker packer(schedule);
+  const auto put = [&](int first, int last) {
+    packer.put(256, std::vector{LaunchIndex(first), LaunchIndex(last)});
+  };
+  for (int i = 0; i < tensors; ++i) put(i, tensors + i);
+  for (int i = 0; i < tensors; ++i) put(tensors + 1 + i, 2 * tensors + 1);
+  EXPECT_LE(packer.end(), 256 * 2 * tensors);
+  return now() - begin;
+}
+
+TEST(ArenaPackerTime, GrowsInProportionToBlocks) {
+  const double few = std::min(seconds_to_pack(5000), seconds_to_pack(5000));
+  const double many = std::min(seconds_to_pack(20000), seconds_to_pack(20000));
+  EXPECT_LT(many, 8 * few) << few << " s and " << many << " s; 16 times as long if it is quadratic";
 }
 
 }  // namespace arena_packer_test
