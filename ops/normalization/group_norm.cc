@@ -167,6 +167,13 @@ KernelRun group_norm_grad_reference(KernelPlan& plan) {
   });
 }
 
+int known_channels(Output x, At at) {
+  const std::int64_t channels = x.shape().rank() > 0 ? x.shape().back() : kUnknownSize;
+  require(channels != kUnknownSize, "instance_norm (", at.site, "): the channels of ", x.type(),
+          " must be known");
+  return static_cast<int>(channels);
+}
+
 }  // namespace
 
 const Op kGroupNorm{.name = "GroupNorm",
@@ -193,17 +200,12 @@ Output group_norm(Output x, Output gamma, Output beta, GroupNormOptions options,
 }
 
 Output instance_norm(Output x, Output gamma, Output beta, InstanceNormOptions options, At at) {
-  const std::int64_t channels = x.shape().rank() > 0 ? x.shape().back() : kUnknownSize;
-  require(channels != kUnknownSize, "instance_norm (", at.site, "): the channels of ", x.type(),
-          " must be known");
-  return group_norm(x, gamma, beta,
-                    {.groups = static_cast<int>(channels), .epsilon = options.epsilon}, at);
+  const int channels = known_channels(x, at);
+  return group_norm(x, gamma, beta, {.groups = channels, .epsilon = options.epsilon}, at);
 }
 
 Output instance_norm(Output x, InstanceNormOptions options, At at) {
-  const std::int64_t channels = x.shape().rank() > 0 ? x.shape().back() : kUnknownSize;
-  require(channels != kUnknownSize, "instance_norm (", at.site, "): the channels of ", x.type(),
-          " must be known");
+  const int channels = known_channels(x, at);
   const auto all = [&](double value) { return fill(x.graph(), {channels}, value, x.dtype(), at); };
   return instance_norm(x, all(1), all(0), options, at);
 }

@@ -126,6 +126,17 @@ TEST(MaxPool, RefusesOptionsThatDoNotFit) {
                  "padding must be less than the window of 2, but the height has 2 before and 2");
 }
 
+TEST(MaxPool, SecondGradientsRefuseOtherPlaces) {
+  const Builder twice = [](Inputs x) {
+    return x[0]
+        .graph()
+        .add(kMaxPoolGradGrad, {x[0], x[1]}, {}, NodeOptions(PoolOptions{}))
+        .output();
+  };
+  expect_refused(twice, {{{1, 4, 4, 3}}, {{1, 4, 4, 3}, DType::kU8}},
+                 "needs images and the u8 places of the maxima, not f32[1,4,4,3] and u8[1,4,4,3]");
+}
+
 TEST(MaxPool, RefusesWindowsLargerThanTheImage) {
   expect_refused(pooling({.window = 3, .padding = Padding::kValid}), {{{1, 2, 9, 4}}},
                  "a window of 3 does not fit an image of height 2");

@@ -114,6 +114,11 @@ TEST(GroupNorm, RefusesWhatItCannotNormalise) {
                  "epsilon must not be negative, but is -1");
   expect_refused(norm({.groups = 2}), {{{4}}, {{4}}, {{4}}},
                  "needs samples with channels, but the shape is [4]");
+  expect_refused(
+      [](Inputs x) {
+        return x[0].graph().add(kGroupNormGrad, x, {}, NodeOptions(GroupNormOptions{2})).output(0);
+      },
+      {{{8, 4}}, {{9, 4}}, {{4}}}, "gradient and input have shapes [8,4] and [9,4]");
   expect_refused([](Inputs x) { return instance_norm(x[0]); }, {{{2, kUnknownSize}}},
                  "must be known");
   expect_refused(
