@@ -10,12 +10,14 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/attention/attention.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/precision.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/transpose.h"
@@ -281,6 +283,49 @@ TEST(Attention, IsSoftmaxOfBiasedProductsWithItsGradients) {
   const std::vector<Tensor> of_ours = evaluate(a), of_other = evaluate(b);
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_LE(difference(of_ours[i], of_other[i]), 1e-13) << i;
+}
+
+// y and all gradients, computed in `dtype`, in f32.
+std::vector<Tensor> rounded_results(const Case& c, DType dtype, Precision precision) {
+  Graph graph;
+  std::vector<Output> xs, wanted;
+  for (const Tensor& input : inputs_of(c))
+    xs.push_back(
+        constant(graph, is_floating(input.dtype()) ? to(to(input, DType::kBF16), dtype) : input));
+  const AutocastScope scope(graph, autocasting(precision));
+  const Output y = seeing(c.options, c.mask, c.lengths)(xs).begin()[0];
+  for (const Output& x : xs)
+    if (is_floating(x.dtype())) wanted.push_back(x);
+  const Output direction =
+      constant(graph, to(to(random_values(y.shape(), -1, 1, 6), DType::kBF16), dtype));
+  std::vector<Output> all = gradients(y, wanted, {.initial = {direction}});
+  all.push_back(y);
+  std::vector<Tensor> results = evaluate(all);
+  for (Tensor& result : results) result = to(result, DType::kF32);
+  return results;
+}
+
+// GPUs compute these by products of blocks of queries.
+TEST(Attention, InShortTypesIsNearThatInF32) {
+  std::vector<Case> all = cases(), large = large_cases();
+  all.insert(all.end(), large.begin(), large.end());
+  for (const Case& c : all) {
+    SCOPED_TRACE(c.name);
+    const std::vector<Tensor> exact = rounded_results(c, DType::kF32, Precision::kF32);
+    struct {
+      DType dtype;
+      Precision precision;
+      double nearest;
+    } const forms[] = {{DType::kF32, Precision::kTf32, 5e-3},
+                       {DType::kBF16, Precision::kF32, 3e-2},
+                       {DType::kF16, Precision::kF32, 4e-3}};
+    for (const auto& [dtype, precision, nearest] : forms) {
+      const std::vector<Tensor> found = rounded_results(c, dtype, precision);
+      ASSERT_EQ(found.size(), exact.size());
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        EXPECT_LE(difference(exact[i], found[i]), nearest) << name_of(dtype) << " " << i;
+    }
+  }
 }
 
 // Heads of a group share keys and values, so the same keys for each head give the same.
