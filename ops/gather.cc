@@ -84,15 +84,6 @@ void check_id(std::int64_t id, std::int64_t rows, const Node& node) {
     refuse_id(node, id, rows);
 }
 
-// Copies `count` elements; single ones without a call.
-template <class Unit>
-void copy_elements(const Unit* from, std::int64_t count, Unit* to) {
-  if (count == 1)
-    *to = *from;
-  else
-    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Unit));
-}
-
 // Calls f(Unit{}) with an integer as wide as an element.
 template <class F>
 KernelRun visit_unit(DType dtype, F f) {
@@ -104,28 +95,53 @@ KernelRun visit_unit(DType dtype, F f) {
   }
 }
 
+// Elements [p.begin(), p.end()) of the output. The range may begin and end within a row.
+template <class Unit, class Id>
+void gather_rows(const KernelPointers& p, const GatherSizes& size, const Node& node) {
+  if (p.begin() == p.end()) return;
+  const auto& [batches, middle, rows, width, count] = size;
+  std::int64_t column = p.begin() % width, k = p.begin() / width % count;
+  std::int64_t table = p.begin() / width / count;
+  const Id* ids = p.input<Id>(1) + table / middle * count;
+  for (std::int64_t i = p.begin(); i < p.end(); column = 0) {
+    const std::int64_t n = std::min(width - column, p.end() - i);
+    const auto id = static_cast<std::int64_t>(ids[k]);
+    check_id(id, rows, node);
+    std::memcpy(p.output<Unit>() + i, p.input<Unit>(0) + (table * rows + id) * width + column,
+                static_cast<std::size_t>(n) * sizeof(Unit));
+    i += n;
+    if (++k < count) continue;
+    k = 0;
+    ids = p.input<Id>(1) + ++table / middle * count;
+  }
+}
+
+// The same for rows of one element.
+template <class Unit, class Id>
+void gather_elements(const KernelPointers& p, const GatherSizes& size, const Node& node) {
+  const std::int64_t rows = size.rows, count = size.count;
+  for (std::int64_t i = p.begin(); i < p.end();) {
+    const std::int64_t table = i / count, end = std::min((table + 1) * count, p.end());
+    const Id* const ids = p.input<Id>(1) + table / size.middle * count - table * count;
+    const Unit* const from = p.input<Unit>(0) + table * rows;
+    Unit* const to = p.output<Unit>();
+    for (; i < end; ++i) {
+      const auto id = static_cast<std::int64_t>(ids[i]);
+      check_id(id, rows, node);
+      to[i] = from[id];
+    }
+  }
+}
+
 KernelRun gather_kernel(KernelPlan& plan) {
   const GatherSizes size(plan.options<GatherOptions>(), plan.input(0).shape, plan.input(1).shape);
   return visit_unit(plan.dtype(), [&]<class Unit>(Unit) -> KernelRun {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
       return [size, &node = plan.node()](const KernelPointers& p) {
-        if (p.begin() == p.end()) return;
-        const auto& [batches, middle, rows, width, count] = size;
-        // The range may begin and end within a row.
-        std::int64_t column = p.begin() % width, k = p.begin() / width % count;
-        std::int64_t table = p.begin() / width / count;
-        const Id* ids = p.input<Id>(1) + table / middle * count;
-        for (std::int64_t i = p.begin(); i < p.end(); column = 0) {
-          const std::int64_t n = std::min(width - column, p.end() - i);
-          const auto id = static_cast<std::int64_t>(ids[k]);
-          check_id(id, rows, node);
-          copy_elements(p.input<Unit>(0) + (table * rows + id) * width + column, n,
-                        p.output<Unit>() + i);
-          i += n;
-          if (++k < count) continue;
-          k = 0;
-          ids = p.input<Id>(1) + ++table / middle * count;
-        }
+        if (size.width == 1)
+          gather_elements<Unit, Id>(p, size, node);
+        else
+          gather_rows<Unit, Id>(p, size, node);
       };
     });
   });

@@ -48,14 +48,49 @@ KernelRun cumsum_kernel(const KernelPlan& plan, Scan scan) {
   });
 }
 
+// Columns [0, columns) of x [n, in.lines.inner], whose sums are side by side.
+constexpr std::int64_t kSumsAtOnce = 32;
+template <class T>
+BELFRY_KERNEL void sum_columns(const CumSumLines& in, const T* x, T* y, std::int64_t columns,
+                               std::int64_t first, std::int64_t last) {
+  CumSumOf<T> before[kSumsAtOnce] = {}, sum[kSumsAtOnce] = {};
+  for (std::int64_t i = 0; i < in.lines.n; ++i) {
+    if (i % kSumsOfChunk == 0)
+      for (std::int64_t c = 0; c < columns; ++c) {
+        before[c] += sum[c];
+        sum[c] = 0;
+      }
+    const std::int64_t number = in.reverse ? in.lines.n - 1 - i : i;
+    const T* const row = x + number * in.lines.inner;
+    T* const sums = y + number * in.lines.inner;
+    const bool wanted = number >= first && number < last;
+    if (wanted && in.exclusive)
+      for (std::int64_t c = 0; c < columns; ++c) sums[c] = static_cast<T>(before[c] + sum[c]);
+    for (std::int64_t c = 0; c < columns; ++c) sum[c] += static_cast<CumSumOf<T>>(row[c]);
+    if (wanted && !in.exclusive)
+      for (std::int64_t c = 0; c < columns; ++c) sums[c] = static_cast<T>(before[c] + sum[c]);
+  }
+}
+
+template <class T>
+void sum_line(const CumSumLines& in, const T* x, T* y, std::int64_t line, std::int64_t first,
+              std::int64_t last) {
+  CumSumOf<T> before = 0;
+  for (std::int64_t chunk = 0; chunk < in.chunks(); ++chunk)
+    before += in.scan(x, line, chunk, before, [&](std::int64_t at, std::int64_t number, T sum) {
+      if (number >= first && number < last) y[at] = sum;
+    });
+}
+
+// The first of the lines side by side computes them all.
 KernelRun cumsum_cpu(KernelPlan& plan) {
   return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, std::int64_t line,
                                          std::int64_t first, std::int64_t last) {
-    CumSumOf<T> before = 0;
-    for (std::int64_t chunk = 0; chunk < in.chunks(); ++chunk)
-      before += in.scan(x, line, chunk, before, [&](std::int64_t at, std::int64_t number, T sum) {
-        if (number >= first && number < last) y[at] = sum;
-      });
+    const std::int64_t inner = in.lines.inner, column = line % inner, from = in.lines.first(line);
+    if (inner == 1)
+      sum_line(in, x, y, line, first, last);
+    else if (column % kSumsAtOnce == 0)
+      sum_columns(in, x + from, y + from, std::min(kSumsAtOnce, inner - column), first, last);
   });
 }
 

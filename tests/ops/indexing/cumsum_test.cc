@@ -50,6 +50,11 @@ TEST(CumSum, KeepsItsContract) {
                 .inputs = {random_values({4, 5, 3})},
                 .nan = !exclusive});
   check_op({.build = summed({.axis = 1}), .inputs = {random_values({3, 600, 2})}, .gradient = -1});
+  for (const bool exclusive : {false, true})
+    check_op({.build = summed({.axis = 0, .exclusive = exclusive}),
+              .inputs = {random_values({300, 5, 9})},
+              .gradient = -1,
+              .nan = !exclusive});
   check_op({.build = summed({.axis = 0, .reverse = true}),
             .inputs = {random_values({600})},
             .gradient = -1});
