@@ -151,7 +151,8 @@ void write_case(const OpCase& op, const std::string& folder, bool with_gpu_kerne
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> all;
-  for (const auto cases : {standard_cases}) std::ranges::move(cases(), std::back_inserter(all));
+  for (const auto cases : {standard_cases, shapes_cases})
+    std::ranges::move(cases(), std::back_inserter(all));
   return all;
 }
 

@@ -46,5 +46,6 @@ struct OpCase {
 
 // By rooms of `ops`.
 std::vector<OpCase> standard_cases();
+std::vector<OpCase> shapes_cases();
 
 }  // namespace belfry::bench
