@@ -53,5 +53,6 @@ std::vector<OpCase> recurrent_cases();
 std::vector<OpCase> shape_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
+std::vector<OpCase> shapes_cases();
 
 }  // namespace belfry::bench
