@@ -194,6 +194,9 @@ TEST_F(Installed, HeadersAreThoseThatPublicOnesAndExamplesInclude) {
     for (const std::string& source : sources_in(sources, {".cc", ".cu", ".h"}))
       for (const std::string& header : included_by(sources, source)) included.push_back(header);
   }
+  const std::string tools = "framework/cuda/kernels";  // for GPU kernels of one's own
+  for (const std::string& tool : sources_in(cat(BELFRY_SOURCE_DIR, "/", tools), {".h", ".cuh"}))
+    included.push_back(cat(tools, "/", tool));
   std::set<std::string> reached = reached_from(folder, included);
   reached.insert("belfry_build_identity.h");  // by which GPU kernels of programs are known
   std::set<std::string> installed;
