@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <unordered_set>
+#include <utility>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
@@ -60,7 +62,11 @@ class Ground {
 
 class MemoryCount {
  public:
-  explicit MemoryCount(const Plan& plan) : plan_(plan) {}
+  explicit MemoryCount(const Plan& plan)
+      : plan_(plan),
+        followed_(plan.nodes.size()),
+        gradients_(plan.buffers.size()),
+        uses_(plan.buffers.size()) {}
 
   PlanMemory run() {
     made_.arenas.resize(plan_.arena_bytes.size());
@@ -69,7 +75,7 @@ class MemoryCount {
     find_uses();
     divide_arenas();
     for (std::size_t d = 0; d < made_.arenas.size(); ++d) count_device(static_cast<int>(d));
-    for (const auto& [buffer, use] : uses_) count_buffer(buffer, use);
+    for (const BufferIndex buffer : uses_.indices()) count_buffer(buffer, uses_[buffer]);
     return std::move(made_);
   }
 
@@ -107,9 +113,9 @@ class MemoryCount {
   void note_gradient(Value value) {
     const PlanNode& node = plan_.node(value.node);
     if (node.op->storage || !seen_.insert(value).second) return;
-    gradients_.insert(plan_.buffer(value));
+    gradients_[plan_.buffer(value)] = true;
     if (node.node->origin().forward && !copies(node)) return;
-    if (!followed_.insert(value.node).second) return;  // a collective has an output per tower
+    if (std::exchange(followed_[value.node], true)) return;  // a collective has an output per tower
     for (const Value& input : node.inputs) note_gradient(input);
   }
 
@@ -143,7 +149,7 @@ class MemoryCount {
     if (plan_.buffers[buffer].kind != BufferKind::kArena) return;
     if (node.division(output) == Division::partial())
       use.kind = MemoryKind::kShardPartial;
-    else if (gradients_.contains(buffer))
+    else if (gradients_[buffer])
       use.kind = MemoryKind::kGradient;
   }
 
@@ -168,10 +174,10 @@ class MemoryCount {
   }
 
   void divide_arenas() {
-    for (const auto& [buffer, use] : uses_) {
+    for (const BufferIndex buffer : uses_.indices()) {
       const BufferRecord& record = plan_.buffers[buffer];
-      if (record.kind == BufferKind::kArena && use.touched)
-        parts_[{record.device, record.sliced}].emplace_back(&record, use.kind);
+      if (record.kind == BufferKind::kArena && uses_[buffer].touched)
+        parts_[{record.device, record.sliced}].emplace_back(&record, uses_[buffer].kind);
     }
   }
 
@@ -220,10 +226,10 @@ class MemoryCount {
 
   const Plan& plan_;
   std::map<std::pair<int, bool>, Part> parts_;  // by device
-  std::set<Value> seen_;
-  std::set<NodeIndex> followed_;
-  std::set<BufferIndex> gradients_;
-  std::map<BufferIndex, Use> uses_;
+  std::unordered_set<Value> seen_;
+  Indexed<PlanNode, char> followed_;
+  Indexed<BufferRecord, char> gradients_;
+  Indexed<BufferRecord, Use> uses_;  // of a buffer that no node makes: as it began
   PlanMemory made_;
 };
 

@@ -34,6 +34,9 @@ set(public_headers belfry.h op_test.h framework/device/gpu_kernels.h framework/g
                    framework/graph/kernel.h framework/graph/shards.h framework/kernels/counter.h
                    ops/kernels/pointwise_op.h allreduce/pieces.h trainers/data/decode_image.h
                    trainers/models/models.h)
+file(GLOB gpu_tools CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} framework/cuda/kernels/*.h
+     framework/cuda/kernels/*.cuh)  # for GPU kernels of one's own
+list(APPEND public_headers ${gpu_tools})
 install(FILES ${identity} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry)  # for gpu_kernels.cmake
 install(CODE "set(INCLUDE \"${CMAKE_BINARY_DIR}/include\")
 set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
