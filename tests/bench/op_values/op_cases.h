@@ -50,9 +50,8 @@ std::vector<OpCase> indexing_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> recurrent_cases();
-std::vector<OpCase> shape_cases();
+std::vector<OpCase> shapes_cases();
 std::vector<OpCase> standard_cases();
 std::vector<OpCase> window_cases();
-std::vector<OpCase> shapes_cases();
 
 }  // namespace belfry::bench
