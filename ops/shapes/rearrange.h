@@ -32,8 +32,9 @@ struct AxisSlice {
   std::int64_t step = 1;
 };
 
-// One slice per axis, of the first axes; the others are kept whole. x[:, ::2, -3:] is
-// strided_slice(x, {{}, {.step = 2}, {.begin = -3}}).
+// One slice per axis, of the first axes; the others are kept whole. For example,
+// strided_slice(x, {{}, {.step = 2}, {.begin = -3}}) keeps axis 0, and takes every second index of
+// axis 1 and the last three of axis 2.
 Output strided_slice(Output x, const std::vector<AxisSlice>& slices, At at = {});
 
 }  // namespace belfry

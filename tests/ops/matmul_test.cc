@@ -95,6 +95,18 @@ TEST(MatMul, RefusesBatchesOfDifferentSizes) {
                  "leading dimensions 6 and 3 must be equal, or one of them 1");
 }
 
+// matmul() chooses the op, so these are seen only by who adds one.
+TEST(MatMul, RefusesRanksOfOtherOps) {
+  const auto added = [](const Op& op) {
+    return [&op](Inputs x) {
+      return x[0].graph().add(op, x, {}, NodeOptions(MatMulOptions())).output();
+    };
+  };
+  expect_refused(added(kMatMul), {{{2, 4, 5}}, {{5, 4}}},
+                 "needs two tensors of one rank, 2 or more, not [2,4,5] x [5,4]");
+  expect_refused(added(kBroadcastMatMul), {{{4}}, {{4, 3}}}, "needs matrices, not [4] x [4,3]");
+}
+
 TEST(MatMul, TakesVectorsAsRowsAndColumns) {
   const Tensor v({2}, std::vector<float>{1, 2}), m({2, 2}, std::vector<float>{1, 2, 3, 4});
   const Tensor batch({2, 2, 2}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
