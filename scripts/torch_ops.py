@@ -33,6 +33,8 @@ def attention(q, k, v, *rest, heads, kv_heads, causal, window, masked, lengths):
 
 
 causal_attention = attention
+
+
 # pointwise_cases.cc
 
 abs, sign, floor, ceil, round = torch.abs, torch.sign, torch.floor, torch.ceil, torch.round
@@ -151,6 +153,8 @@ def instance_norm(x):
     # Not F.instance_norm: in PyTorch 2.15 its gradient of a single image is wrong if channels are last in memory.
     x = channels_first(x)
     return channels_last(F.group_norm(x, x.shape[1]))
+
+
 # recurrent_cases.cc
 
 
@@ -177,6 +181,8 @@ def lstm(x, w, u, b, b_hidden, h, c, *rest, reverse, lengths):
 
 def gru(x, w, u, b, b_hidden, h, *rest, reverse, lengths):
     return recurrence(torch.nn.GRU, x, w, u, b, b_hidden, (h,), rest, reverse, lengths)
+
+
 # loss_cases.cc
 
 mse_loss, l1_loss, huber_loss, smooth_l1_loss = F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss
@@ -225,7 +231,10 @@ def weighted_cross_entropy(x, labels, smoothing):
 
 
 def ctc_loss(x, labels, logit_lengths, label_lengths, blank):
-    return F.ctc_loss(x.log_softmax(2).transpose(0, 1), labels, logit_lengths, label_lengths, blank=blank, reduction="none")
+    log_probs = x.log_softmax(2).transpose(0, 1)
+    return F.ctc_loss(log_probs, labels, logit_lengths, label_lengths, blank=blank, reduction="none")
+
+
 # indexing_cases.cc
 
 
@@ -294,12 +303,14 @@ def cumsum(x, axis, exclusive, reverse):
 
 def one_hot(labels, depth):
     return F.one_hot(labels, depth)
+
+
 # shapes_cases.cc
 
 tril, triu, broadcast_matmul = torch.tril, torch.triu, torch.matmul
 
 
-def take(x, axis, index):
+def rows_of(x, axis, index):
     return x.index_select(axis, torch.as_tensor(list(index), dtype=torch.long))
 
 
@@ -308,7 +319,7 @@ def pad(x, pads, mode):
     if mode == "constant":
         return F.pad(x, [n for pair in reversed(pairs) for n in pair], value=0.5)
     for axis, pair in enumerate(pairs):
-        x = take(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
+        x = rows_of(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
     return x
 
 
@@ -330,7 +341,7 @@ def repeat_elements(x, times, axis):
 
 def strided_slice(x, slices):
     for axis in range(x.ndim):
-        x = take(x, axis, range(x.shape[axis])[slice(*slices[3 * axis : 3 * axis + 3])])
+        x = rows_of(x, axis, range(x.shape[axis])[slice(*slices[3 * axis : 3 * axis + 3])])
     return x
 
 
