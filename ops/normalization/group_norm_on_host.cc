@@ -2,6 +2,8 @@
 // channel is combined per group.
 #include "belfry/ops/normalization/group_norm_on_host.h"
 
+#include <algorithm>
+
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/simd.h"
