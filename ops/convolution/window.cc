@@ -65,7 +65,7 @@ std::int64_t window_output(const ShapeContext& c, const char* axis, std::int64_t
   if (in == kUnknownSize || window == kUnknownSize) return kUnknownSize;
   const std::int64_t pixels = dilated_extent(window, dilation);
   const std::int64_t out = output_size(in, pixels, stride, padding);
-  c.require(out >= 1, "a window of ", window,
+  c.require(in >= 1 && out >= 1, "a window of ", window,
             dilation > 1 ? cat(" with dilation ", dilation, ", which is ", pixels, " pixels,") : "",
             " does not fit an image of ", axis, " ", in, with_padding(padding),
             "; use Padding::kSame or a larger image");

@@ -140,6 +140,9 @@ TEST(MaxPool, SecondGradientsRefuseOtherPlaces) {
 TEST(MaxPool, RefusesWindowsLargerThanTheImage) {
   expect_refused(pooling({.window = 3, .padding = Padding::kValid}), {{{1, 2, 9, 4}}},
                  "a window of 3 does not fit an image of height 2");
+  // Its windows would have no pixels.
+  expect_refused(pooling({.window = 2, .padding = 1}), {{{1, 9, 0, 4}}},
+                 "a window of 2 does not fit an image of width 0 with a padding of 1 before and 1");
 }
 
 TEST(MaxPool, RefusesVectors) { expect_refused(pooling(), {{{4}}}, "rank 4"); }
