@@ -31,7 +31,8 @@ std::map<const GpuKernelsRegistration*, std::string>& kernel_libraries() {
   return all;
 }
 
-// The path of a file beside the program or library that has the object, or its name alone.
+// The path of a file beside the program or library that has the object, or its name alone. The
+// linker may know a program by a name without a folder, which says nothing: /proc does.
 std::string beside(const void* object, const std::string& file) {
   Dl_info owner{};
   std::error_code failed;
@@ -39,7 +40,8 @@ std::string beside(const void* object, const std::string& file) {
   if (dladdr(object, &owner) != 0 && owner.dli_fname) binaries.emplace_back(owner.dli_fname);
   binaries.push_back(std::filesystem::read_symlink("/proc/self/exe", failed));
   for (const std::filesystem::path& binary : binaries)
-    if (const auto path = binary.parent_path() / file; std::filesystem::exists(path, failed))
+    if (const auto path = binary.parent_path() / file;
+        binary.has_parent_path() && std::filesystem::exists(path, failed))
       return std::filesystem::absolute(path, failed).string();
   return file;
 }
