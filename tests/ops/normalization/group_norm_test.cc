@@ -68,6 +68,17 @@ TEST(GroupNorm, ALargeMeanDoesNotDestroyTheVariance) {
   for (const std::size_t i : {0, 4, 2001, 3998}) EXPECT_NEAR(y[i], i / 4 % 2 ? 1 : -1, 1e-4) << i;
 }
 
+TEST(GroupNorm, OfNoPixelsOrNoSamplesHasGradientsOfZero) {
+  for (const Shape& shape : {Shape{2, 0, 4}, Shape{0, 3, 4}}) {
+    const Tensor x = random_values(shape), channels = random_values({4});
+    EXPECT_EQ(compute(norm({.groups = 2}), {x, channels, channels}).shape(), shape);
+    for (const std::size_t i : {1, 2}) {
+      const Builder build = [i](Inputs in) { return gradient({.groups = 2})(in)[i]; };
+      EXPECT_EQ(doubles(compute(build, {x, channels, channels, x})), std::vector<double>(4)) << i;
+    }
+  }
+}
+
 TEST(GroupNorm, KeepsItsContract) {
   struct Case {
     Shape shape;
