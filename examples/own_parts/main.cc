@@ -1,6 +1,6 @@
 // An op, a strategy, a schedule and a callback outside the tree. The program learns whether points
-// of a square lie inside a circle. The op is in swish.h, with its test and its kernel for GPUs
-// beside it. Try: own_parts --devices=cpu:4 --allreduce=on_first
+// of a square lie inside a circle. The op is in swish.h, next to its test and its kernel for GPUs.
+// Try: own_parts --devices=cpu:4 --allreduce=on_first
 #include <cmath>
 #include <random>
 

@@ -33,8 +33,8 @@ KernelRun swish_kernel(KernelPlan& plan) {
 
 }  // namespace
 
-// Element i of y depends on element i of x: so parts may be computed apart (.split), y may
-// overwrite x (.in_place), and each shard of a batch has its own y (.shards). Without .shards a
+// Element i of y depends only on element i of x. So parts may be computed separately (.split), y
+// may overwrite x (.in_place), and each shard of a batch has its own y (.shards). Without .shards a
 // device would compute its whole batch at once, and the bits of a training would depend on the
 // number of devices.
 const Op kSwish{.name = "Swish",

@@ -1,5 +1,5 @@
-// Swish, an op outside the tree, with an option: x * sigmoid(beta x). nvcc takes this header, too,
-// so it includes parts of belfry.h: nvcc refuses those for training.
+// Swish, an op outside the tree, with an option: x * sigmoid(beta x). nvcc compiles this header,
+// too, so it does not include belfry.h: nvcc refuses the headers for training.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/kernels/math.h"

@@ -1,4 +1,4 @@
-// What every op must hold, in one call; and values by hand.
+// check_op() tests what every op must hold. The other tests have values by hand, and a refusal.
 #include "swish.h"
 
 #include <gtest/gtest.h>

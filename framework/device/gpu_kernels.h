@@ -9,9 +9,9 @@ namespace belfry {
 // Names a library while this lives. Make it before the process first uses GPUs.
 class GpuKernelsRegistration {
  public:
-  // `file` is beside the program, or beside the library that has this object; else the dynamic
-  // linker looks it up. A name with a slash is taken as it is. If the library cannot be loaded, or
-  // was built with headers of another Belfry, then there are no GPUs (Gpus::why_none).
+  // `file` is in the folder of the library that has this object, or in that of the program; else
+  // the dynamic linker looks it up. A name with a slash is taken as it is. If the library cannot be
+  // loaded, or was built with headers of another Belfry, there are no GPUs (Gpus::why_none).
   explicit GpuKernelsRegistration(const std::string& file);
   ~GpuKernelsRegistration();
   GpuKernelsRegistration(const GpuKernelsRegistration&) = delete;

@@ -42,10 +42,10 @@ int ArenaPacker::number_of(std::span<const LaunchIndex> uses) {
 std::int64_t ArenaPacker::begin_of_search(std::int64_t bytes) const {
   const auto last = last_.find(bytes);
   if (last == last_.end()) return 0;
-  const auto behind = std::ranges::upper_bound(
+  const auto after = std::ranges::upper_bound(
       runs_, last->second, {}, [](const Run& run) { return run.spans.front().begin; });
-  if (behind - runs_.begin() <= kRunsBelow) return 0;
-  return std::prev(behind, kRunsBelow + 1)->spans.front().begin;
+  if (after - runs_.begin() <= kRunsBelow) return 0;
+  return std::prev(after, kRunsBelow + 1)->spans.front().begin;
 }
 
 // Skips spans that conflict with the block. If the lifetimes of all spans of a run overlap that of

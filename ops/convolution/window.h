@@ -22,7 +22,7 @@ struct WindowAxis {
     const std::int64_t start = o * stride - before;
     return {start < 0 ? -start : 0, start + window > in ? in - start : window};
   }
-  // Windows stay where they are if `before` pixels are also the padding after the image.
+  // Whether windows stay where they are if `before` pixels are also the padding after the image.
   bool pads_evenly() const {
     const std::int64_t rest = in + 2 * before - window;
     return rest >= 0 && rest / stride + 1 == out;

@@ -11,7 +11,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops.h"
 
-// Ops of one's own: kernels, how shards divide them, and random numbers that samples number.
+// Ops of one's own: kernels, how shards divide outputs, and random numbers by sample.
 #include "belfry/framework/graph/op.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/counter.h"

@@ -1,7 +1,7 @@
-# Installed beside belfry-config.cmake, which includes it.
+# Installed next to belfry-config.cmake, which includes it.
 #
 # belfry_add_gpu_kernels(TARGET FILE.cu...): GPU kernels of ops that TARGET defines, a program or a shared
-# library. The files become the library TARGET_gpu.so beside TARGET, which Belfry loads with its GPU
+# library. The files become the library TARGET_gpu.so next to TARGET, which Belfry loads with its GPU
 # module; install it to the folder of TARGET. Where Belfry has no GPU module, or no nvcc is found, nothing
 # is built: the program then runs on CPUs. CMAKE_CUDA_COMPILER or CUDACXX may name nvcc, and
 # CMAKE_CUDA_ARCHITECTURES what it generates code for.

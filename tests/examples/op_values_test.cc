@@ -1,6 +1,8 @@
 // Tests the program op_values, whose output scripts/compare_with_torch reads.
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +46,17 @@ TEST(OpValues, AreAnOpAndItsTwoDerivatives) {
     }
   }
   remove_tree(local_file_system(), folder);
+}
+
+// A second function of one name would silently replace the first, which a case needs.
+TEST(OpValues, FunctionsOfPyTorchHaveDifferentNames) {
+  const std::string text = text_of_file(BELFRY_SOURCE_DIR "/scripts/torch_ops.py");
+  std::set<std::string_view> names;
+  for (const std::string_view line : split(text, '\n')) {
+    if (!line.starts_with("def ")) continue;
+    EXPECT_TRUE(names.insert(line.substr(4, line.find('(') - 4)).second) << line;
+  }
+  EXPECT_TRUE(names.contains("conv2d"));
 }
 
 }  // namespace op_values_test

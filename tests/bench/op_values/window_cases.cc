@@ -1,4 +1,6 @@
 // Convolution, pooling, and the normalisations of each sample.
+#include <algorithm>
+
 #include "belfry/belfry.h"
 #include "belfry/ops/normalization/group_norm.h"
 #include "belfry/tests/bench/op_values/op_cases.h"
