@@ -13,7 +13,8 @@ target_link_libraries(cuda_tests PRIVATE belfry $<LINK_LIBRARY:WHOLE_ARCHIVE,GTe
                                          GTest::gtest)
 
 # gpu_ops_tests: the tests of ops with the kernels of the module, which run on the host.
-add_executable(gpu_ops_tests cuda/ops_main.cc cuda/host_bits.cc cuda/kernels_of_ops.cc
+add_executable(gpu_ops_tests cuda/ops_main.cc cuda/host_bits.cc cuda/host_bits_of_rooms.cc
+                             cuda/kernels_of_ops.cc
                              $<TARGET_OBJECTS:ops_tests>)
 target_compile_options(gpu_ops_tests PRIVATE ${test_options})
 target_compile_definitions(gpu_ops_tests PRIVATE ${test_definitions})
