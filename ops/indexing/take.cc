@@ -89,6 +89,7 @@ Output take_along_axis(Output x, Output ids, int axis, At at) {
 Output gather_nd(Output x, Output ids, At at) {
   const Output flat = x.graph().add(kFlatIndex, {x, ids}, at).output();
   const auto joined = static_cast<std::size_t>(ids.shape().back());
+  if (joined == 1) return gather(x, flat, at);
   std::vector<std::int64_t> dims = x.shape().dims();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i < joined; ++i)
