@@ -248,6 +248,7 @@ Output extreme(const Op& op, Output x, std::vector<int> axes, ReducedAxes kept, 
   if (!all_are_axes(axes, static_cast<int>(rank))) return add(x, std::move(axes));  // is refused
   const std::vector<bool> reduced = axis_mask(axes, rank);
   const auto count = std::ranges::count(reduced, true);
+  if (!axes.empty() && count != std::ssize(axes)) return add(x, std::move(axes));  // so are repeats
   const auto first = std::ranges::find(reduced, true);
   if (std::find(first, reduced.end(), false) - first == count) return add(x, std::move(axes));
   const std::vector<int> order = kept_first(reduced);
@@ -333,6 +334,8 @@ Output reduce_prod(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
   require(all_are_axes(axes, static_cast<int>(rank)), "reduce_prod (", at.site, "): of the axes ",
           join(axes), ", one is not an axis of ", x.shape());
   const std::vector<bool> reduced = axis_mask(axes, rank);
+  require(axes.empty() || std::ranges::count(reduced, true) == std::ssize(axes), "reduce_prod (",
+          at.site, "): of the axes ", join(axes), ", one is there twice");
   std::vector<int> ones;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     if (!reduced[axis]) continue;
