@@ -10,7 +10,7 @@
 #include "belfry/ops/kernels/combine_rows.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/relu.h"
+#include "belfry/ops/pointwise/maximum.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
@@ -178,8 +178,7 @@ Output segment_mean(Output values, Output ids, std::int64_t segments, At at) {
   const Output counts = segment_sum(cast(fill_like(ids, 1, at), wide, at), ids, segments, at);
   std::vector<std::int64_t> dims(sums.shape().rank(), 1);
   dims[0] = segments;
-  const Output divisor =
-      relu(Operand(counts, at.site) - 1, at) + Operand(1, at.site);  // at least 1
+  const Output divisor = maximum(counts, Operand(1, at.site), at);
   return cast(Operand(sums, at.site) / reshape(divisor, Shape(dims), at), dtype, at);
 }
 
