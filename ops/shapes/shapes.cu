@@ -17,9 +17,9 @@ namespace {
 struct WalkedAxes {
   static constexpr int kMost = 8;
 
-  WalkedAxes(const std::vector<AxisMap>& maps, const Shape& x) {
+  WalkedAxes(const KernelPlan& plan, const std::vector<AxisMap>& maps, const Shape& x) {
     const std::vector<AxisWalk> walks = axis_walks(maps, x);
-    require(walks.size() <= kMost, "GPUs rearrange at most ", kMost,
+    require(walks.size() <= kMost, plan.node().describe(), ": GPUs rearrange at most ", kMost,
             " axes that are apart; reshape the tensor");
     for (const AxisWalk& walk : walks) axes[count++] = walk;
   }
@@ -63,7 +63,7 @@ QueueRun take_by_maps(const KernelPlan& plan) {
   const Tensor value = scalar_tensor(options.value, plan.dtype());
   Bits constant;
   std::memcpy(&constant, value.raw(), sizeof constant);
-  return [axes = WalkedAxes(options.maps, plan.input(0).shape), constant,
+  return [axes = WalkedAxes(plan, options.maps, plan.input(0).shape), constant,
           elements = plan.output().shape.elements()](const KernelPointers& p, KernelQueue& queue) {
     launch(queue, TakeByMaps<Bits>{axes, p.input<Bits>(0), p.output<Bits>(), constant, elements},
            grid_for(elements));
@@ -127,7 +127,7 @@ struct SumByMaps {
 
 QueueRun map_axes_grad_on_gpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [axes = WalkedAxes(plan.options<MapAxesGradOptions>().maps, plan.output().shape),
+    return [axes = WalkedAxes(plan, plan.options<MapAxesGradOptions>().maps, plan.output().shape),
             elements = plan.output().shape.elements()](const KernelPointers& p,
                                                        KernelQueue& queue) {
       launch(queue, SumByMaps<T>{axes, p.input<T>(0), p.output<T>(), elements}, grid_for(elements));
