@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/shapes/axis_walk_impl.h"
 #include "belfry/ops/shapes/resize.h"
 #include "belfry/ops/shapes/resize_impl.h"
@@ -71,12 +72,7 @@ QueueRun take_by_maps(const KernelPlan& plan) {
 }
 
 QueueRun map_axes_on_gpu(KernelPlan& plan) {
-  switch (size_of(plan.dtype())) {
-    case 1: return take_by_maps<std::uint8_t>(plan);
-    case 2: return take_by_maps<std::uint16_t>(plan);
-    case 4: return take_by_maps<std::uint32_t>(plan);
-    default: return take_by_maps<std::uint64_t>(plan);
-  }
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) { return take_by_maps<Bits>(plan); });
 }
 
 // The sum of the copies of one element of x per thread, in their order.
@@ -165,12 +161,7 @@ QueueRun keep_triangle(const KernelPlan& plan) {
 }
 
 QueueRun triangle_on_gpu(KernelPlan& plan) {
-  switch (size_of(plan.dtype())) {
-    case 1: return keep_triangle<std::uint8_t>(plan);
-    case 2: return keep_triangle<std::uint16_t>(plan);
-    case 4: return keep_triangle<std::uint32_t>(plan);
-    default: return keep_triangle<std::uint64_t>(plan);
-  }
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) { return keep_triangle<Bits>(plan); });
 }
 
 template <class T>
