@@ -2,6 +2,7 @@
 // for an op's headers, and a tenth of a second for a kernel.
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/ops/kernels/bits.h"
+#include "belfry/ops/kernels/extremes.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/pointwise/activations_impl.h"
 #include "belfry/ops/pointwise/clip.h"
@@ -165,8 +166,8 @@ const GpuKernel kernels_of_ops[] = {
     {kLog1p, unary<functors::Log1p>, kTakesHalf},
     {kExpm1, unary<functors::Expm1>, kTakesHalf},
     {kErf, unary<functors::Erf>, kTakesHalf},
-    {kMaximum, two_numbers<functors::Maximum>, kTakesHalf},
-    {kMinimum, two_numbers<functors::Minimum>, kTakesHalf},
+    {kMaximum, two_numbers<kernels::Larger>, kTakesHalf},
+    {kMinimum, two_numbers<kernels::Smaller>, kTakesHalf},
     {kAbove, two_reals<functors::Above>, kTakesHalf},
     {kPow, two_reals<functors::Pow>, kTakesHalf},
     {kClip, clip, kTakesHalf},
