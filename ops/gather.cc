@@ -42,8 +42,7 @@ OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
 // Inputs: the gradient of the gathered rows, the ids, the table.
 OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   c.require(c.dtype(0) == rows.dtype && c.input(0).compatible(rows.shape),
             "the gradient of rows is ", c.type(0), ", but they are ", rows);
   return {c.type(2)};

@@ -35,8 +35,7 @@ Shape reduced_shape(const ShapeContext& c, const Shape& x) {
 }
 
 OutputTypes extreme_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {reduced_shape(c, c.input(0))};
 }
 
@@ -80,12 +79,9 @@ std::vector<Output> ties_gradient(const Node& node, std::span<const Output> grad
           {}};
 }
 
-// The reduced axes of a tensor, which are neighbours, make its lines.
+// The lines of x along the reduced axes.
 Lines lines_of(const KernelPlan& plan, const Shape& x) {
-  const std::vector<bool> reduced = axis_mask(plan.options<ReductionOptions>().axes, x.rank());
-  const auto first = std::ranges::find(reduced, true) - reduced.begin();
-  return {x, static_cast<std::size_t>(first),
-          static_cast<std::size_t>(std::ranges::count(reduced, true))};
+  return {x, axis_mask(plan.options<ReductionOptions>().axes, x.rank())};
 }
 
 // The elements of one row of dimension 0.

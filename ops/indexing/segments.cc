@@ -21,8 +21,7 @@ OutputTypes segment_shape(const ShapeContext& c) {
   const Shape &values = c.input(0), &ids = c.input(1);
   const std::int64_t segments = c.options<SegmentOptions>().segments;
   c.require(segments >= 0, "cannot make ", segments, " segments");
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   require_ids(c);
   std::vector<std::int64_t> first = values.dims();
   first.resize(std::min(first.size(), ids.rank()));
