@@ -16,8 +16,7 @@ namespace {
 
 OutputTypes arithmetic_shape(const ShapeContext& c) {
   c.require_same_dtype();
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {broadcast_shapes(c, c.input(0), c.input(1))};
 }
 

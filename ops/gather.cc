@@ -6,7 +6,9 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/gather_impl.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/combine_rows.h"
+#include "belfry/ops/kernels/ids.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry {
@@ -17,8 +19,7 @@ TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
   const auto& [axis, batch_dims] = c.options<GatherOptions>();
   const Shape &x = c.input(table), &ids = c.input(1);
   c.require(x.rank() >= 1, "the table is a scalar, but has to have rows");
-  c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
-            name_of(c.dtype(1)), ", but must be i32 or i64");
+  require_ids(c);
   const std::size_t at = checked_axis(c, axis, x.rank());
   c.require(batch_dims >= 0 && batch_dims <= static_cast<int>(std::min(at, ids.rank())),
             "batch_dims is ", batch_dims, ", but must be from 0 to the axis, ", at,
@@ -41,8 +42,7 @@ OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
 // Inputs: the gradient of the gathered rows, the ids, the table.
 OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   c.require(c.dtype(0) == rows.dtype && c.input(0).compatible(rows.shape),
             "the gradient of rows is ", c.type(0), ", but they are ", rows);
   return {c.type(2)};
@@ -73,30 +73,13 @@ Sharding gather_grad_shards(const ShardContext& c) {
   return row_shards(c, is_batched(c) ? 7 : 5);
 }
 
-// Calls f(id type) for the dtype of ids.
-template <class F>
-KernelRun visit_ids(DType dtype, F f) {
-  return dtype == DType::kI32 ? f(std::int32_t{}) : f(std::int64_t{});
-}
-
 void check_id(std::int64_t id, std::int64_t rows, const Node& node) {
   if (id < 0 || id >= rows) [[unlikely]]
     refuse_id(node, id, rows);
 }
 
-// Calls f(Unit{}) with an integer as wide as an element.
-template <class F>
-KernelRun visit_unit(DType dtype, F f) {
-  switch (size_of(dtype)) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
-  }
-}
-
 // Elements [p.begin(), p.end()) of the output. The range may begin and end within a row.
-template <class Unit, class Id>
+template <class Bits, class Id>
 void gather_rows(const KernelPointers& p, const GatherSizes& size, const Node& node) {
   if (p.begin() == p.end()) return;
   const auto& [batches, middle, rows, width, count] = size;
@@ -107,8 +90,8 @@ void gather_rows(const KernelPointers& p, const GatherSizes& size, const Node& n
     const std::int64_t n = std::min(width - column, p.end() - i);
     const auto id = static_cast<std::int64_t>(ids[k]);
     check_id(id, rows, node);
-    std::memcpy(p.output<Unit>() + i, p.input<Unit>(0) + (table * rows + id) * width + column,
-                static_cast<std::size_t>(n) * sizeof(Unit));
+    std::memcpy(p.output<Bits>() + i, p.input<Bits>(0) + (table * rows + id) * width + column,
+                static_cast<std::size_t>(n) * sizeof(Bits));
     i += n;
     if (++k < count) continue;
     k = 0;
@@ -117,14 +100,14 @@ void gather_rows(const KernelPointers& p, const GatherSizes& size, const Node& n
 }
 
 // The same for rows of one element.
-template <class Unit, class Id>
+template <class Bits, class Id>
 void gather_elements(const KernelPointers& p, const GatherSizes& size, const Node& node) {
   const std::int64_t rows = size.rows, count = size.count;
   for (std::int64_t i = p.begin(); i < p.end();) {
     const std::int64_t table = i / count, end = std::min((table + 1) * count, p.end());
     const Id* const ids = p.input<Id>(1) + table / size.middle * count - table * count;
-    const Unit* const from = p.input<Unit>(0) + table * rows;
-    Unit* const to = p.output<Unit>();
+    const Bits* const from = p.input<Bits>(0) + table * rows;
+    Bits* const to = p.output<Bits>();
     for (; i < end; ++i) {
       const auto id = static_cast<std::int64_t>(ids[i]);
       check_id(id, rows, node);
@@ -135,13 +118,13 @@ void gather_elements(const KernelPointers& p, const GatherSizes& size, const Nod
 
 KernelRun gather_kernel(KernelPlan& plan) {
   const GatherSizes size(plan.options<GatherOptions>(), plan.input(0).shape, plan.input(1).shape);
-  return visit_unit(plan.dtype(), [&]<class Unit>(Unit) -> KernelRun {
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) -> KernelRun {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
       return [size, &node = plan.node()](const KernelPointers& p) {
         if (size.width == 1)
-          gather_elements<Unit, Id>(p, size, node);
+          gather_elements<Bits, Id>(p, size, node);
         else
-          gather_rows<Unit, Id>(p, size, node);
+          gather_rows<Bits, Id>(p, size, node);
       };
     });
   });

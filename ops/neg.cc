@@ -8,8 +8,7 @@ namespace belfry {
 namespace {
 
 OutputTypes neg_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {c.type(0)};
 }
 

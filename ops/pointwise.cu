@@ -11,6 +11,7 @@
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gelu.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/log.h"
@@ -98,17 +99,11 @@ QueueRun weigh(KernelPlan& plan) {
 // Elements are opaque bits: only their size matters.
 QueueRun repeat(const KernelPlan& plan, const Shape& x) {
   const Strides strides(kernels::Broadcast(x.dims(), plan.output().shape.dims()));
-  const auto run = [strides]<class Bits>(Bits) -> QueueRun {
+  return visit_bits(plan.dtype(), [strides]<class Bits>(Bits) -> QueueRun {
     return [strides](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<Bits>(queue, p, functors::First{}, strides);
     };
-  };
-  switch (size_of(plan.dtype())) {
-    case 1: return run(std::uint8_t{});
-    case 2: return run(std::uint16_t{});
-    case 4: return run(std::uint32_t{});
-    default: return run(std::uint64_t{});
-  }
+  });
 }
 
 QueueRun broadcast_to(KernelPlan& plan) { return repeat(plan, plan.input(0).shape); }

@@ -27,8 +27,7 @@ OutputTypes reduce_shape(const ShapeContext& c) {
 }
 
 OutputTypes reduce_sum_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return reduce_shape(c);
 }
 

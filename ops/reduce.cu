@@ -287,10 +287,7 @@ struct MeanOfTies {
 
 Lines tied_lines(const KernelPlan& plan) {
   const Shape& x = plan.input(1).shape;
-  const std::vector<bool> reduced = axis_mask(plan.options<ReductionOptions>().axes, x.rank());
-  const auto first = std::ranges::find(reduced, true) - reduced.begin();
-  return {x, static_cast<std::size_t>(first),
-          static_cast<std::size_t>(std::ranges::count(reduced, true))};
+  return {x, axis_mask(plan.options<ReductionOptions>().axes, x.rank())};
 }
 
 QueueRun spread_to_ties(KernelPlan& plan) {

@@ -35,8 +35,7 @@ Shape reduced_shape(const ShapeContext& c, const Shape& x) {
 }
 
 OutputTypes extreme_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {reduced_shape(c, c.input(0))};
 }
 
@@ -80,12 +79,9 @@ std::vector<Output> ties_gradient(const Node& node, std::span<const Output> grad
           {}};
 }
 
-// The reduced axes of a tensor, which are neighbours, make its lines.
+// The lines of x along the reduced axes.
 Lines lines_of(const KernelPlan& plan, const Shape& x) {
-  const std::vector<bool> reduced = axis_mask(plan.options<ReductionOptions>().axes, x.rank());
-  const auto first = std::ranges::find(reduced, true) - reduced.begin();
-  return {x, static_cast<std::size_t>(first),
-          static_cast<std::size_t>(std::ranges::count(reduced, true))};
+  return {x, axis_mask(plan.options<ReductionOptions>().axes, x.rank())};
 }
 
 // The elements of one row of dimension 0.
@@ -248,6 +244,7 @@ Output extreme(const Op& op, Output x, std::vector<int> axes, ReducedAxes kept, 
   if (!all_are_axes(axes, static_cast<int>(rank))) return add(x, std::move(axes));  // is refused
   const std::vector<bool> reduced = axis_mask(axes, rank);
   const auto count = std::ranges::count(reduced, true);
+  if (!axes.empty() && count != std::ssize(axes)) return add(x, std::move(axes));  // so are repeats
   const auto first = std::ranges::find(reduced, true);
   if (std::find(first, reduced.end(), false) - first == count) return add(x, std::move(axes));
   const std::vector<int> order = kept_first(reduced);
@@ -333,6 +330,8 @@ Output reduce_prod(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
   require(all_are_axes(axes, static_cast<int>(rank)), "reduce_prod (", at.site, "): of the axes ",
           join(axes), ", one is not an axis of ", x.shape());
   const std::vector<bool> reduced = axis_mask(axes, rank);
+  require(axes.empty() || std::ranges::count(reduced, true) == std::ssize(axes), "reduce_prod (",
+          at.site, "): of the axes ", join(axes), ", one is there twice");
   std::vector<int> ones;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     if (!reduced[axis]) continue;

@@ -11,8 +11,7 @@ namespace belfry {
 namespace {
 
 OutputTypes cumsum_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   checked_axis(c, c.options<CumSumOptions>().axis, c.input(0).rank());
   return {c.type(0)};
 }

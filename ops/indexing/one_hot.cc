@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/kernels/ids.h"
 #include "belfry/ops/kernels/labels.h"
 
 namespace belfry {
@@ -37,11 +38,10 @@ KernelRun one_hot_kernel(KernelPlan& plan) {
   const Shape& labels = plan.input(0).shape;
   const std::int64_t of_row = labels.rank() == 0 ? 1 : labels.product(1, labels.rank());
   return visit_any(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    const auto run = [&]<class Label>(Label) -> KernelRun {
+    return visit_ids(plan.input(0).dtype, [&]<class Label>(Label) -> KernelRun {
       return [of_row, depth = plan.options<OneHotOptions>().depth, &node = plan.node()](
                  const KernelPointers& p) { one_hot_rows<T, Label>(p, depth, of_row, node); };
-    };
-    return plan.input(0).dtype == DType::kI32 ? run(std::int32_t{}) : run(std::int64_t{});
+    });
   });
 }
 

@@ -8,9 +8,10 @@
 #include "belfry/ops/cast.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/kernels/combine_rows.h"
+#include "belfry/ops/kernels/ids.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/relu.h"
+#include "belfry/ops/pointwise/maximum.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
@@ -20,10 +21,8 @@ OutputTypes segment_shape(const ShapeContext& c) {
   const Shape &values = c.input(0), &ids = c.input(1);
   const std::int64_t segments = c.options<SegmentOptions>().segments;
   c.require(segments >= 0, "cannot make ", segments, " segments");
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
-  c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
-            name_of(c.dtype(1)), ", but must be i32 or i64");
+  require_arithmetic(c);
+  require_ids(c);
   std::vector<std::int64_t> first = values.dims();
   first.resize(std::min(first.size(), ids.rank()));
   c.require(Shape(first).compatible(ids), "the ids are ", ids,
@@ -81,7 +80,7 @@ struct SegmentSizes {
 template <class F>
 KernelRun visit_segments(const KernelPlan& plan, F f) {
   return visit_numeric(plan.dtype(), [&]<class T>(T value) -> KernelRun {
-    return plan.input(1).dtype == DType::kI32 ? f(value, std::int32_t{}) : f(value, std::int64_t{});
+    return visit_ids(plan.input(1).dtype, [&]<class Id>(Id id) { return f(value, id); });
   });
 }
 
@@ -178,8 +177,7 @@ Output segment_mean(Output values, Output ids, std::int64_t segments, At at) {
   const Output counts = segment_sum(cast(fill_like(ids, 1, at), wide, at), ids, segments, at);
   std::vector<std::int64_t> dims(sums.shape().rank(), 1);
   dims[0] = segments;
-  const Output divisor =
-      relu(Operand(counts, at.site) - 1, at) + Operand(1, at.site);  // at least 1
+  const Output divisor = maximum(counts, Operand(1, at.site), at);
   return cast(Operand(sums, at.site) / reshape(divisor, Shape(dims), at), dtype, at);
 }
 

@@ -7,6 +7,7 @@
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/indexing/flat_index_impl.h"
 #include "belfry/ops/kernels/axes.h"
+#include "belfry/ops/kernels/ids.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/transpose.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 OutputTypes flat_index_shape(const ShapeContext& c) {
   const Shape &x = c.input(0), &ids = c.input(1);
-  c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
-            name_of(c.dtype(1)), ", but must be i32 or i64");
+  require_ids(c);
   c.require(ids.rank() >= 1 && ids.back() != kUnknownSize, "the last dimension of the ids, ", ids,
             ", must be known: it says how many dimensions they index");
   c.require(ids.back() >= 1 && ids.back() <= static_cast<std::int64_t>(x.rank()), "ids ", ids,
@@ -39,13 +39,12 @@ std::int64_t flat_index(const Id* ids, const FlatIndexDims& dims, const Node& no
 
 KernelRun flat_index_kernel(KernelPlan& plan) {
   const FlatIndexDims dims(plan);
-  const auto run = [&]<class Id>(Id) -> KernelRun {
+  return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
     return [dims, &node = plan.node()](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<std::int64_t>()[i] = flat_index(p.input<Id>(1) + i * dims.count, dims, node);
     };
-  };
-  return plan.input(1).dtype == DType::kI32 ? run(std::int32_t{}) : run(std::int64_t{});
+  });
 }
 
 // x with an axis exchanged with the last one.
@@ -89,6 +88,7 @@ Output take_along_axis(Output x, Output ids, int axis, At at) {
 Output gather_nd(Output x, Output ids, At at) {
   const Output flat = x.graph().add(kFlatIndex, {x, ids}, at).output();
   const auto joined = static_cast<std::size_t>(ids.shape().back());
+  if (joined == 1) return gather(x, flat, at);
   std::vector<std::int64_t> dims = x.shape().dims();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i < joined; ++i)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/indexing/ranking_impl.h"
@@ -34,7 +35,7 @@ OutputTypes top_k_shape(const ShapeContext& c) {
   require_numbers(c);
   const Shape& x = c.input(0);
   const std::int64_t k = c.options<RankedOptions>().k;
-  c.require(x.rank() >= 1, "a scalar has no axis to take elements of");
+  c.require(x.rank() >= 2, "takes rows [..., n], not ", x);
   c.require(k >= 0 && (x.back() == kUnknownSize || k <= x.back()), "k is ", k,
             ", but must be from 0 to the size of the last axis of ", x);
   std::vector<std::int64_t> dims = x.dims();
@@ -158,6 +159,7 @@ Output argmax(Output x, int axis, At at) { return arg_extreme(kArgMax, x, axis, 
 Output argmin(Output x, int axis, At at) { return arg_extreme(kArgMin, x, axis, at); }
 
 TopK top_k(Output x, std::int64_t k, TopKOptions options, At at) {
+  require(x.shape().rank() >= 1, "top_k (", at.site, "): a scalar has no axis to take elements of");
   if (x.shape().rank() == 1) {
     const TopK of_row = top_k(reshape(x, {1, x.shape()[0]}, at), k, options, at);
     return {reshape(of_row.values, {k}, at), reshape(of_row.indices, {k}, at)};

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-extern const Op kTopK;
+extern const Op kTopK;  // of rows: x of rank 2 or more
 extern const Op kArgMax;
 extern const Op kArgMin;
 

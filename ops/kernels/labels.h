@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
+#include "belfry/ops/kernels/ids.h"
 
 namespace belfry::kernels {
 
@@ -20,7 +21,8 @@ inline void require_labels(const ShapeContext& c) {
 template <class F>
 auto visit_labelled(const KernelPlan& plan, const F& f) {
   return visit_floating(plan.input(0).dtype, [&]<class T>(T logit) {
-    return plan.input(1).dtype == DType::kI32 ? f(logit, std::int32_t{}) : f(logit, std::int64_t{});
+    return visit_ids(plan.input(1).dtype,
+                     [&]<class Label>(Label label) { return f(logit, label); });
   });
 }
 

@@ -17,6 +17,12 @@ concept WithoutOptions = std::is_empty_v<F>;
 // dimensions that other inputs know.
 OutputTypes floating_pointwise(const ShapeContext& c);
 
+// Input 0 has numbers to compute with: no bytes or truths.
+inline void require_arithmetic(const ShapeContext& c) {
+  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
+            name_of(c.dtype()), "; cast it");
+}
+
 // Calls f(T{}) for f32 f64 i32 i64.
 template <class F>
 auto visit_numeric(DType dtype, F f) {

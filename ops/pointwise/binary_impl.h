@@ -21,8 +21,7 @@ template <Numbers numbers>
 OutputTypes binary_shape(const ShapeContext& c) {
   c.require_same_dtype();
   if (numbers == Numbers::kFloating) c.require_floating(0);
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {broadcast_shapes(c, c.input(0), c.input(1))};
 }
 

@@ -1,6 +1,8 @@
 // The ops of this room that compute each element by itself, in one source: nvcc takes seven seconds
 // for an op's headers, and a tenth of a second for a kernel.
 #include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/ops/kernels/bits.h"
+#include "belfry/ops/kernels/extremes.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/pointwise/activations_impl.h"
 #include "belfry/ops/pointwise/clip.h"
@@ -143,21 +145,16 @@ QueueRun where(KernelPlan& plan) {
   const auto lined = [&](std::size_t i) {
     return Strides(kernels::Broadcast(plan.input(i).shape.dims(), plan.output().shape.dims()));
   };
-  const auto run = [condition = lined(0), a = lined(1),
-                    b = lined(2)]<class Bits>(Bits) -> QueueRun {
-    return [=](const KernelPointers& p, KernelQueue& queue) {
-      launch(queue,
-             Chosen<Bits>{condition, a, b, p.begin(), p.end(), p.input<bool>(0), p.input<Bits>(1),
-                          p.input<Bits>(2), p.output<Bits>()},
-             grid_for(p.end() - p.begin()));
-    };
-  };
-  switch (size_of(plan.dtype())) {
-    case 1: return run(std::uint8_t{});
-    case 2: return run(std::uint16_t{});
-    case 4: return run(std::uint32_t{});
-    default: return run(std::uint64_t{});
-  }
+  return visit_bits(
+      plan.dtype(),
+      [condition = lined(0), a = lined(1), b = lined(2)]<class Bits>(Bits) -> QueueRun {
+        return [=](const KernelPointers& p, KernelQueue& queue) {
+          launch(queue,
+                 Chosen<Bits>{condition, a, b, p.begin(), p.end(), p.input<bool>(0),
+                              p.input<Bits>(1), p.input<Bits>(2), p.output<Bits>()},
+                 grid_for(p.end() - p.begin()));
+        };
+      });
 }
 
 const GpuKernel kernels_of_ops[] = {
@@ -169,8 +166,8 @@ const GpuKernel kernels_of_ops[] = {
     {kLog1p, unary<functors::Log1p>, kTakesHalf},
     {kExpm1, unary<functors::Expm1>, kTakesHalf},
     {kErf, unary<functors::Erf>, kTakesHalf},
-    {kMaximum, two_numbers<functors::Maximum>, kTakesHalf},
-    {kMinimum, two_numbers<functors::Minimum>, kTakesHalf},
+    {kMaximum, two_numbers<kernels::Larger>, kTakesHalf},
+    {kMinimum, two_numbers<kernels::Smaller>, kTakesHalf},
     {kAbove, two_reals<functors::Above>, kTakesHalf},
     {kPow, two_reals<functors::Pow>, kTakesHalf},
     {kClip, clip, kTakesHalf},

@@ -61,20 +61,6 @@ struct Erf {
   }
 };
 
-struct Maximum {
-  template <class T>
-  BELFRY_HD T operator()(T a, T b) const {
-    const T larger = a > b ? a : b;
-    return a != a ? a : larger;
-  }
-};
-struct Minimum {
-  template <class T>
-  BELFRY_HD T operator()(T a, T b) const {
-    const T smaller = a < b ? a : b;
-    return a != a ? a : smaller;
-  }
-};
 // The share of a in the gradient of its maximum with b.
 struct Above {
   template <class T>

@@ -1,6 +1,7 @@
 #include "belfry/ops/pointwise/maximum.h"
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/kernels/extremes.h"
 #include "belfry/ops/pointwise/binary_impl.h"
 #include "belfry/ops/pointwise/functors_impl.h"
 
@@ -59,7 +60,7 @@ const Op kMaximum{.name = "Maximum",
                   .split = WorkSplit::kElements,
                   .shards = pointwise_shards,
                   .in_place = InPlace::kAny,
-                  .cpu = kMaximumCpu<functors::Maximum>,
+                  .cpu = kMaximumCpu<kernels::Larger>,
                   .reference = kMaximumReference<PlainMaximum>};
 const Op kMinimum{.name = "Minimum",
                   .inputs = 2,
@@ -68,7 +69,7 @@ const Op kMinimum{.name = "Minimum",
                   .split = WorkSplit::kElements,
                   .shards = pointwise_shards,
                   .in_place = InPlace::kAny,
-                  .cpu = kMaximumCpu<functors::Minimum>,
+                  .cpu = kMaximumCpu<kernels::Smaller>,
                   .reference = kMaximumReference<PlainMinimum>};
 const Op kAbove{.name = "Above",
                 .inputs = 2,

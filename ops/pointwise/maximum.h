@@ -10,7 +10,8 @@ extern const Op kMinimum;
 // derivative of the maximum by a, and has itself no gradient.
 extern const Op kAbove;
 
-// NaN in either gives NaN. Where both are equal, each gets half of the gradient.
+// NaN in either gives NaN; 0 is larger than -0. Where both are equal, each gets half of the
+// gradient.
 Output maximum(Operand a, Operand b, At at = {});
 Output minimum(Operand a, Operand b, At at = {});
 

@@ -9,8 +9,7 @@ namespace belfry {
 namespace {
 
 OutputTypes abs_shape(const ShapeContext& c) {
-  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
-            name_of(c.dtype()), "; cast it");
+  require_arithmetic(c);
   return {c.type(0)};
 }
 

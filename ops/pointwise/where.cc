@@ -5,6 +5,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/broadcast.h"
 #include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/sum_to.h"
 
@@ -75,17 +76,6 @@ Select<Bits> chosen(bool condition_runs, bool a_runs, bool b_runs) {
   if (condition_runs)
     return a_runs ? chosen<Bits, true, true>(b_runs) : chosen<Bits, true, false>(b_runs);
   return a_runs ? chosen<Bits, false, true>(b_runs) : chosen<Bits, false, false>(b_runs);
-}
-
-// Elements are opaque bits: only their size matters.
-template <class F>
-auto visit_bits(DType dtype, const F& f) {
-  switch (size_of(dtype)) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
-  }
 }
 
 KernelRun where_cpu(KernelPlan& plan) {

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/shapes/axis_walk_impl.h"
 
@@ -238,12 +239,7 @@ KernelRun copy_by_maps(const KernelPlan& plan) {
 }
 
 KernelRun map_axes_cpu(KernelPlan& plan) {
-  switch (size_of(plan.dtype())) {
-    case 1: return copy_by_maps<std::uint8_t>(plan);
-    case 2: return copy_by_maps<std::uint16_t>(plan);
-    case 4: return copy_by_maps<std::uint32_t>(plan);
-    default: return copy_by_maps<std::uint64_t>(plan);
-  }
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) { return copy_by_maps<Bits>(plan); });
 }
 
 // Calls element(i, from) for each element i of rows [begin, end) of the result, and the element of

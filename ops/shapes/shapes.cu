@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/shapes/axis_walk_impl.h"
 #include "belfry/ops/shapes/resize.h"
 #include "belfry/ops/shapes/resize_impl.h"
@@ -17,9 +18,9 @@ namespace {
 struct WalkedAxes {
   static constexpr int kMost = 8;
 
-  WalkedAxes(const std::vector<AxisMap>& maps, const Shape& x) {
+  WalkedAxes(const KernelPlan& plan, const std::vector<AxisMap>& maps, const Shape& x) {
     const std::vector<AxisWalk> walks = axis_walks(maps, x);
-    require(walks.size() <= kMost, "GPUs rearrange at most ", kMost,
+    require(walks.size() <= kMost, plan.node().describe(), ": GPUs rearrange at most ", kMost,
             " axes that are apart; reshape the tensor");
     for (const AxisWalk& walk : walks) axes[count++] = walk;
   }
@@ -63,7 +64,7 @@ QueueRun take_by_maps(const KernelPlan& plan) {
   const Tensor value = scalar_tensor(options.value, plan.dtype());
   Bits constant;
   std::memcpy(&constant, value.raw(), sizeof constant);
-  return [axes = WalkedAxes(options.maps, plan.input(0).shape), constant,
+  return [axes = WalkedAxes(plan, options.maps, plan.input(0).shape), constant,
           elements = plan.output().shape.elements()](const KernelPointers& p, KernelQueue& queue) {
     launch(queue, TakeByMaps<Bits>{axes, p.input<Bits>(0), p.output<Bits>(), constant, elements},
            grid_for(elements));
@@ -71,12 +72,7 @@ QueueRun take_by_maps(const KernelPlan& plan) {
 }
 
 QueueRun map_axes_on_gpu(KernelPlan& plan) {
-  switch (size_of(plan.dtype())) {
-    case 1: return take_by_maps<std::uint8_t>(plan);
-    case 2: return take_by_maps<std::uint16_t>(plan);
-    case 4: return take_by_maps<std::uint32_t>(plan);
-    default: return take_by_maps<std::uint64_t>(plan);
-  }
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) { return take_by_maps<Bits>(plan); });
 }
 
 // The sum of the copies of one element of x per thread, in their order.
@@ -127,7 +123,7 @@ struct SumByMaps {
 
 QueueRun map_axes_grad_on_gpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [axes = WalkedAxes(plan.options<MapAxesGradOptions>().maps, plan.output().shape),
+    return [axes = WalkedAxes(plan, plan.options<MapAxesGradOptions>().maps, plan.output().shape),
             elements = plan.output().shape.elements()](const KernelPointers& p,
                                                        KernelQueue& queue) {
       launch(queue, SumByMaps<T>{axes, p.input<T>(0), p.output<T>(), elements}, grid_for(elements));
@@ -165,12 +161,7 @@ QueueRun keep_triangle(const KernelPlan& plan) {
 }
 
 QueueRun triangle_on_gpu(KernelPlan& plan) {
-  switch (size_of(plan.dtype())) {
-    case 1: return keep_triangle<std::uint8_t>(plan);
-    case 2: return keep_triangle<std::uint16_t>(plan);
-    case 4: return keep_triangle<std::uint32_t>(plan);
-    default: return keep_triangle<std::uint64_t>(plan);
-  }
+  return visit_bits(plan.dtype(), [&]<class Bits>(Bits) { return keep_triangle<Bits>(plan); });
 }
 
 template <class T>

@@ -159,6 +159,7 @@ TEST(ReduceMax, RefusesWhatHasNoLargest) {
                  "axis 1 of [2,0] has no elements, of which none is the largest or smallest");
   expect_refused(over(reduce_max, {2}), {{{2, 3}}}, "no axis 2 in 2 dimensions");
   expect_refused(over(reduce_min, {0, -2}), {{{2, 3}}}, "axis -2 is given twice");
+  expect_refused(over(reduce_min, {0, 2, -3}), {{{2, 3, 4}}}, "axis -3 is given twice");
   expect_refused(over(reduce_min, {0}), {{{2}, DType::kBool}}, "no arithmetic on bool; cast it");
 }
 
@@ -166,6 +167,7 @@ TEST(ReduceProd, RefusesUnknownSizesAndAxesThatAreNotThere) {
   expect_refused(over(reduce_prod, {0}), {{{kUnknownSize, 3}}},
                  "axis 0 of [?,3] has no known size");
   expect_refused(over(reduce_prod, {1, 2}), {{{2, 3}}}, "of the axes 1, 2, one is not an axis of");
+  expect_refused(over(reduce_prod, {1, -1}), {{{2, 3}}}, "of the axes 1, -1, one is there twice");
 }
 
 TEST(SpreadToTies, RefusesOtherShapes) {

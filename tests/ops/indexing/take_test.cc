@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -139,6 +140,13 @@ TEST(ScatterAdd, RefusesUpdatesOfOtherShapesAndTypes) {
                  "the gradient of rows is f32[2,5], but they are f32[2,4]");
   expect_refused(scattered(), {{{3}, DType::kBool}, of_ids, {{2}, DType::kBool}},
                  "no arithmetic on bool; cast it");
+}
+
+TEST(GatherNd, LeavesOtherDimensionsUnknown) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, kUnknownSize, 3});
+  const Output places = placeholder(graph, "places", DType::kI64, {4, 1});
+  EXPECT_EQ(gather_nd(x, places).shape(), (Shape{4, kUnknownSize, 3}));
 }
 
 }  // namespace take_test

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/indexing/ranking_impl.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -106,6 +107,10 @@ TEST(ArgMax, KeepsItsContract) {
 }
 
 TEST(TopK, RefusesWrongNumbersAndTypes) {
+  const auto rows = [](Inputs x) {
+    return x[0].graph().add(kTopK, x, {}, NodeOptions(RankedOptions{2})).output();
+  };
+  expect_refused(rows, {{{4}}}, "takes rows [..., n], not [4]");
   expect_refused(places_of(5), {{{2, 4}}},
                  "k is 5, but must be from 0 to the size of the last axis of [2,4]");
   expect_refused(places_of(-1), {{{2, 4}}}, "k is -1");

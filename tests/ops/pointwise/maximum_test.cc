@@ -41,6 +41,12 @@ TEST(Maximum, TakesNumbersAndIntegers) {
             Tensor({3}, std::vector<std::int64_t>{-1LL << 50, 2, 5}));
 }
 
+TEST(Maximum, OrdersZerosInAnyOrder) {
+  const Tensor a({2}, std::vector<float>{0.f, -0.f}), b({2}, std::vector<float>{-0.f, 0.f});
+  for (const double y : doubles(compute(largest, {a, b}))) EXPECT_FALSE(std::signbit(y));
+  for (const double y : doubles(compute(smallest, {a, b}))) EXPECT_TRUE(std::signbit(y));
+}
+
 TEST(Maximum, KeepsNanOfEitherSide) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<Tensor> x{Tensor({2}, std::vector<float>{nan, 1}),
