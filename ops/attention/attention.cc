@@ -353,10 +353,14 @@ const Op kAttentionGrad{.name = "AttentionGrad",
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {
   std::vector<Output> all{q, k, v};
-  if (inputs.mask) all.push_back(inputs.mask);
+  if (inputs.mask) {  // one of i32 would be taken for lengths
+    require(inputs.mask.dtype() != DType::kI32, "Attention (built at ", at.site, "): the mask is ",
+            inputs.mask.type(), ", but must be bool, or of the type of the queries; cast it");
+    all.push_back(inputs.mask);
+  }
   if (inputs.lengths) {
     require(inputs.lengths.dtype() == DType::kI32, "Attention (built at ", at.site,
-            "): needs lengths i32 [batch], not ", inputs.lengths.type());
+            "): needs lengths i32 [batch], not ", inputs.lengths.type(), "; cast them");
     all.push_back(inputs.lengths);
   }
   return q.graph().add(kAttention, all, at, NodeOptions(options)).output();

@@ -63,8 +63,10 @@ namespace {
 
 Output weights_of_classes(Output logits, const WeightedCrossEntropyOptions& options) {
   const std::vector<double>& given = options.class_weights;
-  const std::int64_t classes = logits.shape().back();
   const auto line = [&] { return logits.graph().scopes().site_or({}); };
+  require(logits.shape().rank() == 2, "weighted_cross_entropy (built at ", line(),
+          "): takes logits [n, classes], not ", logits.type());
+  const std::int64_t classes = logits.shape().back();
   require(classes != kUnknownSize, "weighted_cross_entropy (built at ", line(),
           "): the number of classes of ", logits.shape(), " must be known");
   require(given.empty() || std::ssize(given) == classes, "weighted_cross_entropy (built at ",

@@ -69,17 +69,19 @@ Output sigmoid_focal_loss(Output logits, Output targets, FocalOptions options, A
 
 namespace {
 
-// The smallest normal number of f32: no other probability is raised to it.
-constexpr double kLeastProbability = 0x1p-126;
+// Replaces a probability of 0: the smallest number of f16, or the smallest normal one of f32, which
+// f16 would round to 0.
+double least_probability(DType dtype) { return dtype == DType::kF16 ? 0x1p-24 : 0x1p-126; }
 
 }  // namespace
 
 Output kl_div(Output log_probabilities, Output targets, KlOptions options, At at) {
   require_same_shapes("kl_div", log_probabilities, targets, at.site);
   SiteScope site(log_probabilities.graph(), at.site);
-  const Output losses =
-      options.log_target ? exp(targets) * (targets - log_probabilities)
-                         : targets * (log(maximum(targets, kLeastProbability)) - log_probabilities);
+  const Output losses = options.log_target
+                            ? exp(targets) * (targets - log_probabilities)
+                            : targets * (log(maximum(targets, least_probability(targets.dtype()))) -
+                                         log_probabilities);
   return reduce_losses(losses, options.reduction, at);
 }
 

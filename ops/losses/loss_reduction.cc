@@ -19,7 +19,7 @@ void require_same_shapes(const char* loss, Output predictions, Output targets, S
   const Shape &p = predictions.shape(), &t = targets.shape();
   require(p.compatible(t), loss, " (built at ", predictions.graph().scopes().site_or(site),
           "): predictions have shape ", p, " and targets ", t,
-          ", but must have one; reshape(targets, ", p,
+          ", but need one shape; reshape(targets, ", p,
           ") if they have the same elements in the same order");
   require(predictions.dtype() == targets.dtype(), loss, " (built at ",
           predictions.graph().scopes().site_or(site), "): predictions are ",

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/pointwise/maximum.h"
 #include "belfry/ops/reduce.h"
@@ -31,12 +32,16 @@ Output cosine_similarity(Output a, Output b, CosineOptions options, At at) {
   SiteScope site(a.graph(), at.site);
   require(options.epsilon > 0, "cosine_similarity (built at ", a.graph().scopes().site_or(at.site),
           "): epsilon must be positive, not ", options.epsilon);
+  // In f16 the square of epsilon would be 0.
+  const DType dtype = a.dtype(), wide = is_half(dtype) ? DType::kF32 : dtype;
+  a = cast(a, wide);
+  b = cast(b, wide);
   const auto sum = [&](Output x) { return reduce_sum(x, {options.axis}); };
   // The smallest norm is heeded before the root, whose derivative at 0 is infinite.
   const auto norm = [&](Output x) {
     return sqrt(maximum(sum(square(x)), options.epsilon * options.epsilon));
   };
-  return sum(a * b) / (norm(a) * norm(b));
+  return cast(sum(a * b) / (norm(a) * norm(b)), dtype);
 }
 
 }  // namespace belfry

@@ -63,7 +63,7 @@ TEST(Regression, LossesKeepTheirContract) {
 TEST(Regression, LossesDoNotBroadcast) {
   const std::vector<TensorType> types{{{8, 1}}, {{8}}};
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); }, types,
-                 "predictions have shape [8,1] and targets [8], but must have one; "
+                 "predictions have shape [8,1] and targets [8], but need one shape; "
                  "reshape(targets, [8,1])");
   expect_refused([](Inputs x) { return l1_loss(x[0], x[1]); }, types,
                  "l1_loss (built at regression_test.cc:");
@@ -72,7 +72,7 @@ TEST(Regression, LossesDoNotBroadcast) {
                  "smooth_l1_loss (built at");
   const std::int64_t any = kUnknownSize;
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); }, {{{any, 1}}, {{any}}},
-                 "but must have one");
+                 "but need one shape");
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); },
                  {{{8}, DType::kF32}, {{8}, DType::kI32}},
                  "predictions are f32 and targets i32; cast the targets");
