@@ -362,7 +362,7 @@ TEST(Recurrences, RefuseALengthThatIsLongerThanTheTime) {
         FAIL();
       } catch (const InvalidArgument& error) {
         EXPECT_NE(std::string(error.what())
-                      .find("length " + std::to_string(length) + " is not in [0, 3]"),
+                      .find("length " + std::to_string(length) + " is not in [0, 3] (row 1)"),
                   std::string::npos)
             << error.what();
       }
