@@ -6,6 +6,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/labels.h"
+#include "belfry/ops/losses/loss_reduction.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/pointwise/log_softmax.h"
 #include "belfry/ops/reduce.h"
@@ -85,6 +86,7 @@ Output weights_of_classes(Output logits, const WeightedCrossEntropyOptions& opti
 Output label_weights(Output logits, Output labels, const WeightedCrossEntropyOptions& options,
                      At at) {
   SiteScope site(logits.graph(), at.site);
+  logits = widened(logits, at.site);
   return class_weights(weights_of_classes(logits, options), labels, {options.ignored});
 }
 
@@ -92,6 +94,7 @@ Output label_weights(Output logits, Output labels, const WeightedCrossEntropyOpt
 Output weighted_cross_entropy(Output logits, Output labels, WeightedCrossEntropyOptions options,
                               At at) {
   SiteScope site(logits.graph(), at.site);
+  logits = widened(logits, at.site);
   const double smoothing = options.smoothing;
   if (options.class_weights.empty())
     return sparse_softmax_cross_entropy(logits, labels, {smoothing, options.ignored}, at);

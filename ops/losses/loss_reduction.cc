@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/reduce.h"
 
 namespace belfry {
@@ -15,7 +16,13 @@ Output reduce_losses(Output losses, LossReduction reduction, At at) {
   return reduce_mean(reduce_sum(losses, axes, At(at.site)), {}, at);
 }
 
-void require_same_shapes(const char* loss, Output predictions, Output targets, SourceLine site) {
+Output widened(Output x, SourceLine site) {
+  return is_half(x.dtype()) ? cast(x, DType::kF32, site) : x;
+}
+
+void widen_alike(const char* loss, Output& predictions, Output& targets, SourceLine site) {
+  predictions = widened(predictions, site);
+  targets = widened(targets, site);
   const Shape &p = predictions.shape(), &t = targets.shape();
   require(p.compatible(t), loss, " (built at ", predictions.graph().scopes().site_or(site),
           "): predictions have shape ", p, " and targets ", t,

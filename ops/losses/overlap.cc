@@ -2,7 +2,6 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/pointwise/maximum.h"
 #include "belfry/ops/reduce.h"
@@ -12,7 +11,7 @@
 namespace belfry {
 
 Output dice_loss(Output predictions, Output targets, DiceOptions options, At at) {
-  require_same_shapes("dice_loss", predictions, targets, at.site);
+  widen_alike("dice_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   const std::size_t end = predictions.shape().rank() - (options.per_channel ? 1 : 0);
   require(predictions.shape().rank() > 0 && end > 1, "dice_loss (built at ",
@@ -28,20 +27,16 @@ Output dice_loss(Output predictions, Output targets, DiceOptions options, At at)
 }
 
 Output cosine_similarity(Output a, Output b, CosineOptions options, At at) {
-  require_same_shapes("cosine_similarity", a, b, at.site);
+  widen_alike("cosine_similarity", a, b, at.site);
   SiteScope site(a.graph(), at.site);
   require(options.epsilon > 0, "cosine_similarity (built at ", a.graph().scopes().site_or(at.site),
           "): epsilon must be positive, not ", options.epsilon);
-  // In f16 the square of epsilon would be 0.
-  const DType dtype = a.dtype(), wide = is_half(dtype) ? DType::kF32 : dtype;
-  a = cast(a, wide);
-  b = cast(b, wide);
   const auto sum = [&](Output x) { return reduce_sum(x, {options.axis}); };
   // The smallest norm is heeded before the root, whose derivative at 0 is infinite.
   const auto norm = [&](Output x) {
     return sqrt(maximum(sum(square(x)), options.epsilon * options.epsilon));
   };
-  return cast(sum(a * b) / (norm(a) * norm(b)), dtype);
+  return sum(a * b) / (norm(a) * norm(b));
 }
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -76,6 +77,13 @@ TEST(Regression, LossesDoNotBroadcast) {
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); },
                  {{{8}, DType::kF32}, {{8}, DType::kI32}},
                  "predictions are f32 and targets i32; cast the targets");
+}
+
+// In mixed precision a layer gives bf16, and targets are fed as f32.
+TEST(Regression, LossesTakePredictionsOfShortTypes) {
+  const Tensor p({2}, std::vector{1.f, 3.f}), t({2}, std::vector{0.f, 1.f});
+  const Builder loss = [](Inputs x) { return mse_loss(cast(x[0], DType::kBF16), x[1]); };
+  EXPECT_EQ(compute(loss, {p, t}), Tensor({}, std::vector{2.5f}));
 }
 
 TEST(Regression, RefusesLimitsThatAreNot) {
