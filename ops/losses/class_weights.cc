@@ -101,9 +101,9 @@ Output weighted_cross_entropy(Output logits, Output labels, WeightedCrossEntropy
   require(smoothing >= 0 && smoothing <= 1, "weighted_cross_entropy (built at ",
           logits.graph().scopes().site_or(at.site), "): smoothing must be from 0 to 1, not ",
           smoothing);
+  const Output weights = label_weights(logits, labels, options, at);
   const Output of_labels =
-      sparse_softmax_cross_entropy(logits, labels, {.ignored = options.ignored}) *
-      label_weights(logits, labels, options, at);
+      sparse_softmax_cross_entropy(logits, labels, {.ignored = options.ignored}) * weights;
   if (smoothing == 0) return of_labels;
   const Output counted =
       label_weights(logits, labels, {.class_weights = {}, .ignored = options.ignored}, at);
