@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "belfry/framework/base/require.h"
-#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/ops/attention/attention.h"
-#include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/conv1d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
@@ -23,48 +18,19 @@
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/shape_of.h"
-#include "belfry/ops/split.h"
 #include "belfry/ops/stop_gradient.h"
+#include "belfry/towers/layer_scope_impl.h"
 
 namespace belfry {
 namespace {
 
 constexpr std::string_view kTransposed = "conv2d_transpose";
 
-void require_layer(bool condition, std::string_view what, std::string_view name, SourceLine site,
-                   const std::string& why) {
-  require(condition, what, " layer '", name, "' (built at ", site, "): ", why);
-}
-
-// Scopes of one layer.
-struct LayerScope {
-  LayerScope(Tower& tower, std::string_view what, std::string_view name, At at)
-      : site(tower.graph(), at.site), variables(tower.graph(), name) {
-    require_layer(!name.empty(), what, name, at.site,
-                  "needs a name, the key of its variables in checkpoints");
-  }
-
-  SiteScope site;
-  VariableScope variables;
-};
-
-// The type of variables for tensors like x. Layers cast variables to x's type where they use them.
-DType variable_dtype(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
-DType variable_dtype(Output x) { return variable_dtype(x.dtype()); }
-
 Output add_bias(Tower& tower, Output x, bool trainable, At at) {
   const Variable b = variable(
       tower.graph(), "b", {x.shape().back()},
       {.dtype = variable_dtype(x), .initializer = init::zeros(), .trainable = trainable}, at);
   return x + cast(b, x.dtype());
-}
-
-void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
-                      SourceLine site) {
-  require_layer(x.shape().rank() == rank, what, name, site,
-                cat("takes a tensor of rank ", rank, ", not ", x.type()));
-  require_layer(x.shape().back() != kUnknownSize, what, name, site,
-                cat("the last dimension of ", x.type(), " must be known"));
 }
 
 // The first value of the gains of a normalisation.
@@ -363,142 +329,6 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
                                    .trainable = layer.trainable},
                                   at.site);
   return cast(gather(table, ids, at.site), layer.dtype);
-}
-
-namespace {
-
-// The parts of a layer of attention.
-class AttentionParts {
- public:
-  AttentionParts(Tower& tower, std::string_view what, std::string_view name, Output x,
-                 AttentionLayer layer, At at)
-      : tower_(tower), layer_(std::move(layer)), at_(at.site) {
-    require_channels(what, name, x, 3, at.site);
-    width_ = x.shape()[2];
-    require_layer(x.shape()[1] != kUnknownSize, what, name, at.site,
-                  cat("the time of ", x.type(), " must be known"));
-    require_layer(layer_.heads > 0 && width_ % layer_.heads == 0, what, name, at.site,
-                  cat(layer_.heads, " heads do not divide the width of ", x.type()));
-    if (layer_.kv_heads == 0) layer_.kv_heads = layer_.heads;
-    require_layer(
-        layer_.kv_heads > 0 && layer_.heads % layer_.kv_heads == 0, what, name, at.site,
-        cat(layer_.kv_heads, " heads of keys and values do not divide ", layer_.heads, " heads"));
-  }
-
-  std::int64_t kv_width() const { return width_ / layer_.heads * layer_.kv_heads; }
-
-  // Queries, keys and values of x.
-  std::vector<Output> of_self(Output x) const {
-    const Output qkv = into("qkv", x, width_ + 2 * kv_width());
-    std::vector<Output> parts = kv_width() == width_
-                                    ? split(qkv, 3, 2, at_)
-                                    : split(qkv, {width_, kv_width(), kv_width()}, 2, at_);
-    if (layer_.rotary)
-      for (std::size_t i = 0; i < 2; ++i)
-        parts[i] = rotary_embedding(
-            parts[i], {.heads = i == 0 ? layer_.heads : layer_.kv_heads, .base = layer_.base}, at_);
-    return parts;
-  }
-  std::vector<Output> of_both(Output x, Output memory) const {
-    const Output q = into("q", x, width_);
-    const std::vector<Output> kv = split(into("kv", memory, 2 * kv_width()), 2, 2, at_);
-    return {q, kv[0], kv[1]};
-  }
-  Output attend(const std::vector<Output>& qkv, const AttentionOptions& options,
-                AttentionInputs inputs) const {
-    AttentionOptions all = options;
-    all.heads = layer_.heads;
-    all.kv_heads = layer_.kv_heads;
-    const Output y = attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
-    return dense(tower_, "out", y, dense_layer(width_, layer_.out ? layer_.out : layer_.init), at_);
-  }
-
- private:
-  DenseLayer dense_layer(std::int64_t units, const Initializer& init) const {
-    return {.units = static_cast<int>(units),
-            .bias = layer_.bias,
-            .init = init,
-            .trainable = layer_.trainable};
-  }
-  Output into(std::string_view name, Output x, std::int64_t units) const {
-    return dense(tower_, name, x, dense_layer(units, layer_.init), at_);
-  }
-
-  Tower& tower_;
-  AttentionLayer layer_;
-  SourceLine at_;
-  std::int64_t width_ = 0;
-};
-
-Output self_attention(Tower& tower, std::string_view what, std::string_view name, Output x,
-                      const AttentionLayer& layer, AttentionInputs inputs, At at) {
-  const AttentionParts parts(tower, what, name, x, layer, at);
-  LayerScope scope(tower, what, name, at);
-  return parts.attend(parts.of_self(x), {.causal = layer.causal, .window = layer.window}, inputs);
-}
-
-}  // namespace
-
-Output multi_head_attention(Tower& tower, std::string_view name, Output x, AttentionLayer layer,
-                            AttentionInputs inputs, At at) {
-  return self_attention(tower, "multi_head_attention", name, x, layer, inputs, at);
-}
-
-Output multi_head_attention(Tower& tower, std::string_view name, Output x, Output memory,
-                            AttentionLayer layer, AttentionInputs inputs, At at) {
-  constexpr std::string_view kWhat = "multi_head_attention";
-  const AttentionParts parts(tower, kWhat, name, x, layer, at);
-  require_channels(kWhat, name, memory, 3, at.site);
-  require_layer(memory.shape()[1] != kUnknownSize, kWhat, name, at.site,
-                cat("the time of ", memory.type(), " must be known"));
-  require_layer(!layer.rotary, kWhat, name, at.site,
-                "rotary needs queries and keys of one sequence; leave out memory");
-  LayerScope scope(tower, kWhat, name, at);
-  return parts.attend(parts.of_both(x, memory), {.causal = layer.causal, .window = layer.window},
-                      inputs);
-}
-
-Output causal_self_attention(Tower& tower, std::string_view name, Output x, AttentionLayer layer,
-                             At at) {
-  layer.causal = true;
-  return self_attention(tower, "causal_self_attention", name, x, layer, {}, at);
-}
-
-KeyValueCache key_value_cache(Tower& tower, std::string_view name, const Shape& shape, At at) {
-  const auto fed = [&](std::string_view part) {
-    return placeholder(tower.graph(), cat(name, "/", part), DType::kF32, shape, at.site);
-  };
-  return {.keys = fed("keys"), .values = fed("values")};
-}
-
-Output causal_self_attention(Tower& tower, std::string_view name, Output x, AttentionLayer layer,
-                             const TokenStep& step, KeyValueCache& cache, At at) {
-  constexpr std::string_view kWhat = "causal_self_attention";
-  const AttentionParts parts(tower, kWhat, name, x, layer, at);
-  require_layer(x.shape()[1] == 1, kWhat, name, at.site,
-                cat("a cache takes one position at a time, not ", x.type()));
-  require_layer(layer.window == 0 && !layer.rotary, kWhat, name, at.site,
-                "a cache has no window and no rotary");
-  const Shape& known = cache.keys.shape();
-  require_layer(known.rank() == 3 && known[1] == step.time && known[2] == parts.kv_width(), kWhat,
-                name, at.site,
-                cat("the cache is ", cache.keys.type(), ", but must be f32[n,", step.time, ",",
-                    parts.kv_width(), "]"));
-  LayerScope scope(tower, kWhat, name, at);
-  // 1 at the new position, where the cache has zeros.
-  Tensor units({step.time, step.time}, cache.keys.dtype());
-  for (std::int64_t t = 0; t < step.time; ++t)
-    units.mutable_data<float>()[static_cast<std::size_t>(t * step.time + t)] = 1;
-  const Output place =
-      reshape(gather(constant(tower.graph(), std::move(units), At("units", at.site)), step.position,
-                     at.site),
-              {kUnknownSize, step.time, 1}, at.site);
-  std::vector<Output> qkv = parts.of_self(x);
-  cache.keys = cache.keys + place * cast(qkv[1], cache.keys.dtype());
-  cache.values = cache.values + place * cast(qkv[2], cache.values.dtype());
-  qkv[1] = cast(cache.keys, qkv[0].dtype());
-  qkv[2] = cast(cache.values, qkv[0].dtype());
-  return parts.attend(qkv, {}, {.lengths = step.length});
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {

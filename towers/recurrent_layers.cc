@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/recurrent/recurrent.h"
+#include "belfry/towers/layer_scope_impl.h"
 #include "belfry/towers/layers.h"
 
 namespace belfry {
@@ -25,24 +25,22 @@ constexpr RecurrentKind kGruLayer{"gru", 3, gru, false};
 
 void require_recurrent(const RecurrentKind& kind, std::string_view name, Output x,
                        const RecurrentLayer& layer, SourceLine site) {
-  const auto require_layer = [&](bool condition, const auto&... why) {
-    require(condition, kind.name, " layer '", name, "' (built at ", site, "): ", why...);
+  const auto require_here = [&](bool condition, const auto&... why) {
+    if (!condition) require_layer(false, kind.name, name, site, cat(why...));
   };
-  require_layer(!name.empty(), "needs a name, the key of its variables in checkpoints");
-  require_layer(x.shape().rank() == 3, "takes a tensor of rank 3, not ", x.type());
-  require_layer(x.shape()[1] != kUnknownSize && x.shape()[2] != kUnknownSize,
-                "the time and the last dimension of ", x.type(), " must be known");
-  require_layer(layer.hidden > 0 && layer.layers > 0,
-                "needs hidden units and layers of at least 1, not ", layer.hidden, " and ",
-                layer.layers);
-  require_layer(layer.dropout >= 0 && layer.dropout < 1, "dropout must be in [0, 1), not ",
-                layer.dropout);
+  require_channels(kind.name, name, x, 3, site);
+  require_here(x.shape()[1] != kUnknownSize, "the time of ", x.type(), " must be known");
+  require_here(layer.hidden > 0 && layer.layers > 0,
+               "needs hidden units and layers of at least 1, not ", layer.hidden, " and ",
+               layer.layers);
+  require_here(layer.dropout >= 0 && layer.dropout < 1, "dropout must be in [0, 1), not ",
+               layer.dropout);
   const std::size_t states = static_cast<std::size_t>(layer.layers) * (layer.bidirectional ? 2 : 1);
-  require_layer(layer.h.empty() || layer.h.size() == states, "needs ", states,
-                " first states h, one per layer and direction, or none, not ", layer.h.size());
-  require_layer(kind.has_c || layer.c.empty(), "has no first states c, only h");
-  require_layer(layer.c.empty() || layer.c.size() == states, "needs ", states,
-                " first states c, one per layer and direction, or none, not ", layer.c.size());
+  require_here(layer.h.empty() || layer.h.size() == states, "needs ", states,
+               " first states h, one per layer and direction, or none, not ", layer.h.size());
+  require_here(kind.has_c || layer.c.empty(), "has no first states c, only h");
+  require_here(layer.c.empty() || layer.c.size() == states, "needs ", states,
+               " first states c, one per layer and direction, or none, not ", layer.c.size());
 }
 
 struct WeightAndBias {
@@ -56,7 +54,7 @@ WeightAndBias weight_and_bias(Tower& tower, std::string_view name, Output x, std
   const VariableScope scope(graph, name, VariableReuse::kInherit, site);
   const double limit = 1 / std::sqrt(static_cast<double>(layer.hidden));
   const VariableOptions options{
-      .dtype = is_half(x.dtype()) ? DType::kF32 : x.dtype(),
+      .dtype = variable_dtype(x),
       .initializer = layer.init ? layer.init : init::uniform(-limit, limit),
       .trainable = layer.trainable};
   WeightAndBias result;
@@ -86,8 +84,7 @@ RecurrentOutputs recurrent_layers(Tower& tower, const RecurrentKind& kind, std::
                                   Output x, const RecurrentLayer& layer, SourceLine site) {
   require_recurrent(kind, name, x, layer, site);
   Graph& graph = tower.graph();
-  const SiteScope line(graph, site);
-  const VariableScope scope(graph, name);
+  const LayerScope scope(tower, kind.name, name, site);
   RecurrentOutputs all;
   const auto add = [&](Output from, bool reverse) {
     const RecurrentResult found =

@@ -31,7 +31,7 @@ Output mean_of_terms(Tower& tower, Output terms, Output weights, At at) {
 }  // namespace
 
 Output weighted_mean(Tower& tower, Output values, Output weights, At at) {
-  require_same_shapes("weighted_mean", values, weights, at.site);
+  widen_alike("weighted_mean", values, weights, at.site);
   require(values.shape().rank() > 0, "weighted_mean (built at ", at.site, "): needs samples");
   SiteScope site(tower.graph(), at.site);
   return mean_of_terms(tower, values * stop_gradient(weights), weights, at);

@@ -25,8 +25,11 @@ std::vector<Output> repeat(
     int rounds, std::vector<Output> first,
     const std::function<std::vector<Output>(int round, std::vector<Output> values)>& body, At at) {
   require(rounds >= 0, "repeat (built at ", at.site, "): ", rounds, " rounds are too few");
-  require(!first.empty() && first[0], "repeat (built at ", at.site,
+  require(!first.empty(), "repeat (built at ", at.site,
           "): needs at least one value that it carries from round to round");
+  for (std::size_t i = 0; i < first.size(); ++i)
+    require(static_cast<bool>(first[i]), "repeat (built at ", at.site, "): first value ", i,
+            " is empty");
   Graph& graph = first[0].graph();
   const NameScope all(graph, at.name.empty() ? "repeat" : at.name, at.site);
   std::vector<Output> values = std::move(first);

@@ -19,9 +19,9 @@ namespace belfry {
 //
 // Round r has the name scope <name>/round<r>, "repeat" by default. Round 0 creates the variables of
 // the body in the variable scope in force; later rounds find the same ones, of layers too, and
-// throw NotFoundError for others. Throws InvalidArgument if the values are none, or change in
-// number, dtype or known dimensions, and if `rounds` is negative. Without rounds it returns
-// `first`.
+// throw NotFoundError for others. Throws InvalidArgument if there are no values, if one is
+// empty, if they change in number, dtype or known dimensions, and if `rounds` is negative. Without
+// rounds it returns `first`.
 std::vector<Output> repeat(
     int rounds, std::vector<Output> first,
     const std::function<std::vector<Output>(int round, std::vector<Output> values)>& body,

@@ -155,7 +155,8 @@ struct OwnInputs {
     if (places.lengths > 0) bits |= 1u << places.lengths;
     if (places.mask == 0) return;
     const Shape& mask = c.inputs[places.mask].shape;
-    mask_has_rows = mask.rank() > 2 && mask[0] > 1 && mask[0] == c.inputs[q].shape[0];
+    const bool cut = c.divisions[places.mask].kind == Division::Kind::kRows;
+    mask_has_rows = mask.rank() > 2 && (mask[0] > 1 || cut) && mask[0] == c.inputs[q].shape[0];
     if (mask_has_rows) bits |= 1u << places.mask;
   }
 
@@ -179,12 +180,12 @@ Sharding shards_of_gradient(const ShardContext& c) {
 
 // Calls each(group) for the heads of all keys and values of all samples.
 template <class Each>
-void for_each_group(const AttentionShape& shape, const std::int32_t* lengths, const Node& node,
-                    const Each& each) {
+void for_each_group(const AttentionShape& shape, const KernelPointers& p,
+                    const std::int32_t* lengths, const Node& node, const Each& each) {
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     const std::int64_t keys = lengths ? lengths[sample] : shape.keys;
     if (keys < 0 || keys > shape.keys) [[unlikely]]
-      kernels::refuse_length(node, sample, keys, shape.keys);
+      kernels::refuse_length(node, p.first_row() + sample, keys, shape.keys);
     for (std::int64_t head = 0; head < shape.kv_heads; ++head)
       each(HeadGroup{.sample = sample, .kv_head = head, .keys = keys});
   }
@@ -211,7 +212,7 @@ KernelRun attention_by(GroupKernel<T>& kernel, const KernelPlan& plan,
                                                .mask = optional_input<void>(p, places.mask),
                                                .y = p.output<void>(0),
                                                .log_sums = p.output<T>(1)};
-    for_each_group(shape, optional_input<std::int32_t>(p, places.lengths), node,
+    for_each_group(shape, p, optional_input<std::int32_t>(p, places.lengths), node,
                    [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
   };
 }
@@ -241,7 +242,7 @@ KernelRun attention_grad_by(GroupGradKernel<T>& kernel, KernelPlan& plan,
                                                    .dk = p.output<void>(1),
                                                    .dv = p.output<void>(2),
                                                    .d_mask = d_mask};
-    for_each_group(shape, optional_input<std::int32_t>(p, places.lengths), node,
+    for_each_group(shape, p, optional_input<std::int32_t>(p, places.lengths), node,
                    [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
     if (apart && masked > 0) stored.store(d_mask, masked, p.output<void>(3), 0);
   };
@@ -353,10 +354,14 @@ const Op kAttentionGrad{.name = "AttentionGrad",
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {
   std::vector<Output> all{q, k, v};
-  if (inputs.mask) all.push_back(inputs.mask);
+  if (inputs.mask) {  // one of i32 would be taken for lengths
+    require(inputs.mask.dtype() != DType::kI32, "Attention (built at ", at.site, "): the mask is ",
+            inputs.mask.type(), ", but must be bool, or of the type of the queries; cast it");
+    all.push_back(inputs.mask);
+  }
   if (inputs.lengths) {
     require(inputs.lengths.dtype() == DType::kI32, "Attention (built at ", at.site,
-            "): needs lengths i32 [batch], not ", inputs.lengths.type());
+            "): needs lengths i32 [batch], not ", inputs.lengths.type(), "; cast them");
     all.push_back(inputs.lengths);
   }
   return q.graph().add(kAttention, all, at, NodeOptions(options)).output();

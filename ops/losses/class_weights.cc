@@ -6,6 +6,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/labels.h"
+#include "belfry/ops/losses/loss_reduction.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/pointwise/log_softmax.h"
 #include "belfry/ops/reduce.h"
@@ -63,8 +64,10 @@ namespace {
 
 Output weights_of_classes(Output logits, const WeightedCrossEntropyOptions& options) {
   const std::vector<double>& given = options.class_weights;
-  const std::int64_t classes = logits.shape().back();
   const auto line = [&] { return logits.graph().scopes().site_or({}); };
+  require(logits.shape().rank() == 2, "weighted_cross_entropy (built at ", line(),
+          "): takes logits [n, classes], not ", logits.type());
+  const std::int64_t classes = logits.shape().back();
   require(classes != kUnknownSize, "weighted_cross_entropy (built at ", line(),
           "): the number of classes of ", logits.shape(), " must be known");
   require(given.empty() || std::ssize(given) == classes, "weighted_cross_entropy (built at ",
@@ -83,6 +86,7 @@ Output weights_of_classes(Output logits, const WeightedCrossEntropyOptions& opti
 Output label_weights(Output logits, Output labels, const WeightedCrossEntropyOptions& options,
                      At at) {
   SiteScope site(logits.graph(), at.site);
+  logits = widened(logits, at.site);
   return class_weights(weights_of_classes(logits, options), labels, {options.ignored});
 }
 
@@ -90,15 +94,16 @@ Output label_weights(Output logits, Output labels, const WeightedCrossEntropyOpt
 Output weighted_cross_entropy(Output logits, Output labels, WeightedCrossEntropyOptions options,
                               At at) {
   SiteScope site(logits.graph(), at.site);
+  logits = widened(logits, at.site);
   const double smoothing = options.smoothing;
   if (options.class_weights.empty())
     return sparse_softmax_cross_entropy(logits, labels, {smoothing, options.ignored}, at);
   require(smoothing >= 0 && smoothing <= 1, "weighted_cross_entropy (built at ",
           logits.graph().scopes().site_or(at.site), "): smoothing must be from 0 to 1, not ",
           smoothing);
+  const Output weights = label_weights(logits, labels, options, at);
   const Output of_labels =
-      sparse_softmax_cross_entropy(logits, labels, {.ignored = options.ignored}) *
-      label_weights(logits, labels, options, at);
+      sparse_softmax_cross_entropy(logits, labels, {.ignored = options.ignored}) * weights;
   if (smoothing == 0) return of_labels;
   const Output counted =
       label_weights(logits, labels, {.class_weights = {}, .ignored = options.ignored}, at);

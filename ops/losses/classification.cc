@@ -19,13 +19,13 @@
 namespace belfry {
 
 Output hinge_loss(Output predictions, Output targets, PlainLossOptions options, At at) {
-  require_same_shapes("hinge_loss", predictions, targets, at.site);
+  widen_alike("hinge_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   return reduce_losses(relu(1.0 - targets * predictions), options.reduction, at);
 }
 
 Output softmax_cross_entropy(Output logits, Output targets, PlainLossOptions options, At at) {
-  require_same_shapes("softmax_cross_entropy", logits, targets, at.site);
+  widen_alike("softmax_cross_entropy", logits, targets, at.site);
   SiteScope site(logits.graph(), at.site);
   return reduce_losses(-reduce_sum(targets * log_softmax(logits), {-1}), options.reduction, at);
 }
@@ -33,7 +33,7 @@ Output softmax_cross_entropy(Output logits, Output targets, PlainLossOptions opt
 // The loss of ones alone is that of targets 1.
 Output binary_cross_entropy_with_logits(Output logits, Output targets,
                                         BinaryCrossEntropyOptions options, At at) {
-  require_same_shapes("binary_cross_entropy_with_logits", logits, targets, at.site);
+  widen_alike("binary_cross_entropy_with_logits", logits, targets, at.site);
   SiteScope site(logits.graph(), at.site);
   const Output losses = sigmoid_cross_entropy(logits, targets);
   if (options.pos_weight.empty()) return reduce_losses(losses, options.reduction, at);
@@ -53,7 +53,7 @@ Output binary_cross_entropy_with_logits(Output logits, Output targets,
 
 // 1 - p = t sigmoid(-x) + (1 - t) sigmoid(x), which loses no digits where p is near 1.
 Output sigmoid_focal_loss(Output logits, Output targets, FocalOptions options, At at) {
-  require_same_shapes("sigmoid_focal_loss", logits, targets, at.site);
+  widen_alike("sigmoid_focal_loss", logits, targets, at.site);
   SiteScope site(logits.graph(), at.site);
   require(options.gamma >= 0 && options.alpha <= 1, "sigmoid_focal_loss (built at ",
           logits.graph().scopes().site_or(at.site),
@@ -75,7 +75,7 @@ constexpr double kLeastProbability = 0x1p-126;
 }  // namespace
 
 Output kl_div(Output log_probabilities, Output targets, KlOptions options, At at) {
-  require_same_shapes("kl_div", log_probabilities, targets, at.site);
+  widen_alike("kl_div", log_probabilities, targets, at.site);
   SiteScope site(log_probabilities.graph(), at.site);
   const Output losses =
       options.log_target ? exp(targets) * (targets - log_probabilities)

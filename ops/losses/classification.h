@@ -1,4 +1,4 @@
-// Losses of classifiers, beside sparse_softmax_cross_entropy() and sigmoid_cross_entropy().
+// Losses of classifiers, besides sparse_softmax_cross_entropy() and sigmoid_cross_entropy().
 #pragma once
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/cast.h"
@@ -11,7 +12,7 @@
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/losses/ctc_impl.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/relu.h"
+#include "belfry/ops/pointwise/maximum.h"
 
 namespace belfry {
 namespace ctc {
@@ -415,6 +416,7 @@ const Op kCtcLossGrad{.name = "CtcLossGrad",
 
 Output ctc_loss(Output logits, Output labels, Output logit_lengths, Output label_lengths,
                 CtcOptions options, At at) {
+  SiteScope site(logits.graph(), at.site);
   const Output losses =
       logits.graph()
           .add(kCtcLoss, {logits, labels, logit_lengths, label_lengths},
@@ -422,11 +424,8 @@ Output ctc_loss(Output logits, Output labels, Output logit_lengths, Output label
           .output();
   if (options.reduction != LossReduction::kMean)
     return reduce_losses(losses, options.reduction, at);
-  const Operand one(1.0, at.site);
-  const Output labels_or_one =
-      relu(Operand(cast(label_lengths, losses.dtype(), at.site), at.site) - one, at.site);
-  const Output divisor = Operand(labels_or_one, at.site) + one;
-  return reduce_losses(Operand(losses, at.site) / Operand(divisor, at.site), options.reduction, at);
+  const Output divisor = maximum(cast(label_lengths, losses.dtype()), 1.0);
+  return reduce_losses(losses / divisor, options.reduction, at);
 }
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/reduce.h"
 
 namespace belfry {
@@ -15,11 +16,17 @@ Output reduce_losses(Output losses, LossReduction reduction, At at) {
   return reduce_mean(reduce_sum(losses, axes, At(at.site)), {}, at);
 }
 
-void require_same_shapes(const char* loss, Output predictions, Output targets, SourceLine site) {
+Output widened(Output x, SourceLine site) {
+  return is_half(x.dtype()) ? cast(x, DType::kF32, site) : x;
+}
+
+void widen_alike(const char* loss, Output& predictions, Output& targets, SourceLine site) {
+  predictions = widened(predictions, site);
+  targets = widened(targets, site);
   const Shape &p = predictions.shape(), &t = targets.shape();
   require(p.compatible(t), loss, " (built at ", predictions.graph().scopes().site_or(site),
           "): predictions have shape ", p, " and targets ", t,
-          ", but must have one; reshape(targets, ", p,
+          ", but need one shape; reshape(targets, ", p,
           ") if they have the same elements in the same order");
   require(predictions.dtype() == targets.dtype(), loss, " (built at ",
           predictions.graph().scopes().site_or(site), "): predictions are ",

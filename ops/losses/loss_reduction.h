@@ -16,9 +16,12 @@ enum class LossReduction : std::uint8_t {
 // `losses` [n, ...] reduced.
 Output reduce_losses(Output losses, LossReduction reduction, At at = {});
 
-// Throws InvalidArgument, naming `loss`, the line and both shapes, unless predictions and targets
-// have one shape and type. Broadcasting, as of [n,1] and [n] to [n,n], is refused: it compares each
-// prediction with the targets of all samples.
-void require_same_shapes(const char* loss, Output predictions, Output targets, SourceLine site);
+// Casts predictions and targets of 16 bits to f32, in which losses are computed: in mixed precision
+// predictions may be bf16 and targets f32. Then throws InvalidArgument, naming `loss`, the line and
+// both shapes, unless they have one shape and type. Broadcasting, as of [n,1] and [n] to [n,n], is
+// refused: it compares each prediction with the targets of all samples.
+void widen_alike(const char* loss, Output& predictions, Output& targets, SourceLine site);
+// A tensor of 16 bits in f32; others as they are.
+Output widened(Output x, SourceLine site);
 
 }  // namespace belfry

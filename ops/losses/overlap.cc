@@ -11,7 +11,7 @@
 namespace belfry {
 
 Output dice_loss(Output predictions, Output targets, DiceOptions options, At at) {
-  require_same_shapes("dice_loss", predictions, targets, at.site);
+  widen_alike("dice_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   const std::size_t end = predictions.shape().rank() - (options.per_channel ? 1 : 0);
   require(predictions.shape().rank() > 0 && end > 1, "dice_loss (built at ",
@@ -27,7 +27,7 @@ Output dice_loss(Output predictions, Output targets, DiceOptions options, At at)
 }
 
 Output cosine_similarity(Output a, Output b, CosineOptions options, At at) {
-  require_same_shapes("cosine_similarity", a, b, at.site);
+  widen_alike("cosine_similarity", a, b, at.site);
   SiteScope site(a.graph(), at.site);
   require(options.epsilon > 0, "cosine_similarity (built at ", a.graph().scopes().site_or(at.site),
           "): epsilon must be positive, not ", options.epsilon);

@@ -10,20 +10,20 @@
 namespace belfry {
 
 Output mse_loss(Output predictions, Output targets, PlainLossOptions options, At at) {
-  require_same_shapes("mse_loss", predictions, targets, at.site);
+  widen_alike("mse_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   return reduce_losses(square(predictions - targets), options.reduction, at);
 }
 
 Output l1_loss(Output predictions, Output targets, PlainLossOptions options, At at) {
-  require_same_shapes("l1_loss", predictions, targets, at.site);
+  widen_alike("l1_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   return reduce_losses(abs(predictions - targets), options.reduction, at);
 }
 
 // With q, the difference between the limits -delta and delta, this is q (d - q / 2).
 Output huber_loss(Output predictions, Output targets, HuberOptions options, At at) {
-  require_same_shapes("huber_loss", predictions, targets, at.site);
+  widen_alike("huber_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   require(options.delta > 0, "huber_loss (built at ", predictions.graph().scopes().site_or(at.site),
           "): delta must be positive, not ", options.delta);
@@ -33,7 +33,7 @@ Output huber_loss(Output predictions, Output targets, HuberOptions options, At a
 }
 
 Output smooth_l1_loss(Output predictions, Output targets, SmoothL1Options options, At at) {
-  require_same_shapes("smooth_l1_loss", predictions, targets, at.site);
+  widen_alike("smooth_l1_loss", predictions, targets, at.site);
   SiteScope site(predictions.graph(), at.site);
   require(options.beta >= 0, "smooth_l1_loss (built at ",
           predictions.graph().scopes().site_or(at.site), "): beta must not be negative, but is ",

@@ -1,5 +1,5 @@
 // Losses of predicted numbers. Predictions and targets have one shape and type: they are not
-// broadcast.
+// broadcast. Those of 16 bits are cast to f32, and the loss is f32.
 #pragma once
 #include "belfry/ops/losses/loss_reduction.h"
 

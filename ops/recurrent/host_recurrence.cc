@@ -197,15 +197,17 @@ KernelRun recurrence_grad(KernelPlan& plan, const Sequences& s) {
   };
 }
 
-void refuse_length(const Node& node, std::int64_t length, std::int64_t time) {
-  throw InvalidArgument(cat(node.describe(), ": length ", length, " is not in [0, ", time, "]"));
+void refuse_length(const Node& node, std::int64_t row, std::int64_t length, std::int64_t time) {
+  throw InvalidArgument(
+      cat(node.describe(), ": length ", length, " is not in [0, ", time, "] (row ", row, ")"));
 }
 
 Lengths checked_lengths(const Node& node, const Sequences& s, const KernelPointers& p,
                         std::size_t i) {
   const Lengths lengths{i < p.inputs() ? p.input<std::int32_t>(i) : nullptr, s.time};
   for (std::int64_t row = 0; row < s.rows; ++row)
-    if (lengths[row] < 0 || lengths[row] > s.time) refuse_length(node, lengths[row], s.time);
+    if (lengths[row] < 0 || lengths[row] > s.time)
+      refuse_length(node, p.first_row() + row, lengths[row], s.time);
   return lengths;
 }
 

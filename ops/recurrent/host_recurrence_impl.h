@@ -16,6 +16,7 @@ KernelRun recurrence_grad(KernelPlan& plan, const Sequences& sequences);
 Lengths checked_lengths(const Node& node, const Sequences& sequences, const KernelPointers& p,
                         std::size_t i);
 // Throws that error.
-[[noreturn]] void refuse_length(const Node& node, std::int64_t length, std::int64_t time);
+[[noreturn]] void refuse_length(const Node& node, std::int64_t row, std::int64_t length,
+                                std::int64_t time);
 
 }  // namespace belfry::kernels

@@ -27,6 +27,9 @@ void require_sequences(const char* what, Output x, const RecurrentWeights& weigh
   const Shape &w = weights.input.shape(), &u = weights.hidden.shape();
   require_input(w.rank() == 2 && u.rank() == 2 && w[1] == u[1] && shape[2] == w[0], "weights ", w,
                 " of ", x.type(), " and ", u, " of h do not fit");
+  for (const Output& bias : {weights.input_bias, weights.hidden_bias})
+    require_input(!bias || bias.shape() == Shape{w[1]}, "biases must be ", Shape{w[1]}, ", not ",
+                  bias ? bias.shape() : Shape{});
 }
 
 // The product of all times with the input weights, and `bias`, which may be empty.

@@ -112,8 +112,8 @@ class TimeByTime {
   TimeByTime(KernelPlan& plan, const Sequences& s)
       : s_(s),
         refusal_(std::make_shared<const Refusal>(
-            [&node = plan.node(), time = s.time](std::int64_t, std::int64_t length) {
-              kernels::refuse_length(node, length, time);
+            [&node = plan.node(), time = s.time](std::int64_t row, std::int64_t length) {
+              kernels::refuse_length(node, row, length, time);
             })) {
     matmul_.dtype = plan.dtype();
     if (plan.dtype() == DType::kF32 && plan.node().origin().tf32) matmul_.compute = Compute::kTf32;

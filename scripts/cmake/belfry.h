@@ -22,6 +22,7 @@
 #include "belfry/framework/trace/trace.h"
 
 // Towers: one model on several devices, and where its variables live.
+#include "belfry/towers/attention_layers.h"
 #include "belfry/towers/layers.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 #include "belfry/towers/metrics.h"

@@ -101,6 +101,7 @@ TEST(Repeat, RefusesValuesThatChange) {
   const auto same = [](int, Values x) { return x; };
   EXPECT_THAT(message(-1, {one}, same), HasSubstr("-1 rounds are too few"));
   EXPECT_THAT(message(1, {}, same), HasSubstr("needs at least one value that it carries"));
+  EXPECT_THAT(message(1, {one, Output()}, same), HasSubstr("first value 1 is empty"));
   EXPECT_THAT(message(2, {one},
                       [&](int, Values x) {
                         return Values{x[0], x[0]};

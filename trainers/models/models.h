@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/ops/gelu.h"
-#include "belfry/towers/layers.h"
+#include "belfry/towers/attention_layers.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/optimizers/optimizer.h"
@@ -51,7 +51,7 @@ struct GptSize {
 Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
            const ModelOptions& options = {});
 // The logits [n, tokens] of what follows one more token, with the variables of gpt() and the keys
-// and values of earlier tokens (layers.h): text grows by one position at a time.
+// and values of earlier tokens (attention_layers.h): text grows by one position at a time.
 Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size);
 }  // namespace models
 

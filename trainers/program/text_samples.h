@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/towers/layers.h"
+#include "belfry/towers/attention_layers.h"
 #include "belfry/trainers/core/callbacks.h"
 
 namespace belfry {

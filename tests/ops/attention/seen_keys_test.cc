@@ -391,6 +391,8 @@ TEST(Attention, RefusesInputsThatDoNotFit) {
   expect_refused(seeing({}, true), {q, k, k, {{7}, DType::kBool}}, "the mask [7] does not fit");
   expect_refused(seeing({}, true), {q, k, k, {{5, 7}, DType::kF64}},
                  "must be bool, or of the type of the queries, f32");
+  expect_refused(seeing({}, true), {q, k, k, {{5, 7}, DType::kI32}},
+                 "the mask is i32[5,7], but must be bool");
   expect_refused(seeing({}, false, true), {q, k, k, {{3}, DType::kI32}},
                  "needs lengths i32 [batch], not i32[3]");
   expect_refused(seeing({}, false, true), {q, k, k, {{2}, DType::kI64}},

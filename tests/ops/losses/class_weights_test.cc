@@ -95,6 +95,8 @@ TEST(WeightedCrossEntropy, RefusesOptionsThatDoNotFit) {
                  "weighted_cross_entropy (built at class_weights_test.cc:");
   expect_refused(built({.class_weights = {1, 2}}), {{{8, kUnknownSize}}, {{8}, DType::kI32}},
                  "the number of classes of [8,?] must be known");
+  expect_refused(built({.class_weights = {1}}), {{{}}, {{8}, DType::kI32}},
+                 "takes logits [n, classes], not f32[]");
 }
 
 }  // namespace class_weights_test

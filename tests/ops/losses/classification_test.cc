@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/pointwise/log_softmax.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -67,6 +68,16 @@ TEST(BinaryCrossEntropy, KeepsTheDigitsOfSmallLosses) {
   const std::vector<double> y = doubles(compute(build, {x, z}));
   EXPECT_NEAR(y[0] / (3 * std::exp(-40.0)), 1, 1e-12);
   EXPECT_NEAR(y[1] / std::exp(-40.0), 1, 1e-12);
+}
+
+TEST(KlDiv, TakesTargetsOfZeroInShortTypes) {
+  const Tensor x({2}, std::vector<double>{-1, -2}), t({2}, std::vector<double>{0, 1});
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Builder build = [=](Inputs in) {
+      return cast(kl_div(cast(in[0], dtype), cast(in[1], dtype)), DType::kF64);
+    };
+    EXPECT_EQ(doubles(compute(build, {x, t})), (std::vector<double>{1}));
+  }
 }
 
 TEST(ClassificationLosses, KeepTheirContract) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -42,6 +43,14 @@ TEST(CosineSimilarity, OfNothingIsZeroAndSoIsItsGradient) {
   EXPECT_EQ(doubles(compute(build, {a, b})), (std::vector<double>{0}));
   const Builder gradient = [&](Inputs x) { return gradients(build(x)[0], {x[1]})[0]; };
   EXPECT_EQ(doubles(compute(gradient, {a, b})), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(CosineSimilarity, OfNothingIsZeroInF16) {
+  const Tensor a(Shape{1, 3}, DType::kF64), b({1, 3}, std::vector<double>{1, 2, 3});
+  const Builder build = [](Inputs x) {
+    return cast(cosine_similarity(cast(x[0], DType::kF16), cast(x[1], DType::kF16)), DType::kF64);
+  };
+  EXPECT_EQ(doubles(compute(build, {a, b})), (std::vector<double>{0}));
 }
 
 TEST(Overlap, FunctionsKeepTheirContract) {

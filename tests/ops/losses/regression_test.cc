@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -63,7 +64,7 @@ TEST(Regression, LossesKeepTheirContract) {
 TEST(Regression, LossesDoNotBroadcast) {
   const std::vector<TensorType> types{{{8, 1}}, {{8}}};
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); }, types,
-                 "predictions have shape [8,1] and targets [8], but must have one; "
+                 "predictions have shape [8,1] and targets [8], but need one shape; "
                  "reshape(targets, [8,1])");
   expect_refused([](Inputs x) { return l1_loss(x[0], x[1]); }, types,
                  "l1_loss (built at regression_test.cc:");
@@ -72,10 +73,17 @@ TEST(Regression, LossesDoNotBroadcast) {
                  "smooth_l1_loss (built at");
   const std::int64_t any = kUnknownSize;
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); }, {{{any, 1}}, {{any}}},
-                 "but must have one");
+                 "but need one shape");
   expect_refused([](Inputs x) { return mse_loss(x[0], x[1]); },
                  {{{8}, DType::kF32}, {{8}, DType::kI32}},
                  "predictions are f32 and targets i32; cast the targets");
+}
+
+// In mixed precision a layer gives bf16, and targets are fed as f32.
+TEST(Regression, LossesTakePredictionsOfShortTypes) {
+  const Tensor p({2}, std::vector{1.f, 3.f}), t({2}, std::vector{0.f, 1.f});
+  const Builder loss = [](Inputs x) { return mse_loss(cast(x[0], DType::kBF16), x[1]); };
+  EXPECT_EQ(compute(loss, {p, t}), Tensor({}, std::vector{2.5f}));
 }
 
 TEST(Regression, RefusesLimitsThatAreNot) {

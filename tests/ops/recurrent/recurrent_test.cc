@@ -362,7 +362,7 @@ TEST(Recurrences, RefuseALengthThatIsLongerThanTheTime) {
         FAIL();
       } catch (const InvalidArgument& error) {
         EXPECT_NE(std::string(error.what())
-                      .find("length " + std::to_string(length) + " is not in [0, 3]"),
+                      .find("length " + std::to_string(length) + " is not in [0, 3] (row 1)"),
                   std::string::npos)
             << error.what();
       }
@@ -378,6 +378,9 @@ TEST(Recurrences, RefuseShapesThatDoNotFit) {
   refused(plain, {{{2, kUnknownSize, 6}}, {{6, 8}}, {{2, 8}}}, "must be known, and at least 1");
   refused(plain, {{{2, 5, 6}}, {{7, 8}}, {{2, 8}}}, "do not fit");
   refused(plain, {{{2, 5, 6}}, {{6, 9}}, {{3, 9}}}, "hidden weights must be [hidden, 4 * hidden]");
+  refused(
+      [](Inputs x) { return lstm(x[0], {.input = x[1], .hidden = x[2], .input_bias = x[3]}).y; },
+      {{{2, 5, 6}}, {{6, 8}}, {{2, 8}}, {{1}}}, "biases must be [8], not [1]");
   const Builder from = [](Inputs x) {
     return gru(x[0], {.input = x[1], .hidden = x[2]}, {.h = x[3]}).y;
   };

@@ -27,6 +27,7 @@
 #include "belfry/ops/square.h"
 #include "belfry/ops/transpose.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/towers/attention_layers.h"
 #include "belfry/towers/layers.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
