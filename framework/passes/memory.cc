@@ -3,7 +3,7 @@
 // for any number of workers. The pass first finds values that need no memory of their own: aliases,
 // outputs over their inputs, and values computed in the variable that they are assigned to. Each of
 // them saves a copy, too. Then the pass packs each arena: the largest buffer first, at its lowest
-// free offset.
+// free offset, or in very large plans at one near the last buffer of its size.
 #include <algorithm>
 #include <functional>
 #include <map>
