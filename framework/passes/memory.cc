@@ -332,7 +332,7 @@ class MemoryPlanner {
     }
   }
 
-  // Packs the largest block first, each at the lowest offset that no conflicting block overlaps.
+  // Packs the largest block first, each at an offset where no conflicting block overlaps it.
   void lay_out() {
     made_.arena_bytes.assign(context_.devices.size(), 0);
     made_.kept_bytes.assign(context_.devices.size(), 0);
