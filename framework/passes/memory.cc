@@ -3,7 +3,7 @@
 // for any number of workers. The pass first finds values that need no memory of their own: aliases,
 // outputs over their inputs, and values computed in the variable that they are assigned to. Each of
 // them saves a copy, too. Then the pass packs each arena: the largest buffer first, at its lowest
-// free offset.
+// free offset, or in very large plans at one near the last buffer of its size.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -332,7 +332,7 @@ class MemoryPlanner {
     }
   }
 
-  // Packs the largest block first, each at the lowest offset that no conflicting block overlaps.
+  // Packs the largest block first, each at an offset where no conflicting block overlaps it.
   void lay_out() {
     made_.arena_bytes.assign(context_.devices.size(), 0);
     made_.kept_bytes.assign(context_.devices.size(), 0);

@@ -88,7 +88,7 @@ class LossWork {
       return elements(transposed ? inputs[0].shape : out) * product(filter, 1, filter.rank());
     }
     if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
-    // Scores of all keys and the mean by them; of causal attention half of both counts.
+    // Scores of keys and the mean of values, each with half of all keys, as in causal attention.
     if (&node.op() == &kAttention) return elements(out) * static_cast<double>(inputs[1].shape[1]);
     return 0;
   }

@@ -42,7 +42,7 @@ void DivergenceWatch::begin() {
   skips_.begin(skipped_before_);
 }
 
-// The batch has been run, and the variables are those before it.
+// The batch has been run for this loss, and the variables are those before that run.
 void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
   const bool found_once = bad_value_ && built_.options().on_nonfinite == OnNonfinite::kSkip;
   if (found_once || (!built_.guards() && !built_.nodes().loss_scale)) return;

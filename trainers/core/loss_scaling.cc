@@ -90,6 +90,7 @@ bool guards_steps(const TrainerOptions& options) {
          optimizer_without_factor(options).empty();
 }
 
+// The check of steps in all precisions: without a loss scale, `scale` is 1.
 Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum) {
   Graph& graph = scale.graph();
   const NameScope names(graph, "loss_scale");

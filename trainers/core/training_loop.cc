@@ -327,8 +327,9 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
   throw;
 }
 
-// All processes are here, with the same loss and gradients. With a guard, the variables are those
-// before a step that was not finite. The loss scale of f16 mends gradients.
+// All processes are here, with the same loss and gradients. With a guard, a step that was not
+// finite has changed nothing, unless by its other losses or by finite batches
+// (BuiltTraining::undoes_bad_steps()). The loss scale of f16 mends gradients.
 void TrainingLoop::look_at_step(const StepInfo& step) {
   DivergenceWatch& watch = record_.watch();
   const double loss = record_.step_metrics()[0].value;
@@ -391,8 +392,8 @@ void TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors, rate,
           {.trace = trace});
   applied_ = applied_ && run.applied();
-  // All processes find the same here. If the batch is not finite, and there is a guard, the
-  // variables are still those before it, so that it can be run again to see which op is at fault.
+  // All processes find the same here. If the run was not finite, and there is a guard, the
+  // variables are still those before it, so that it can be repeated to see which op is at fault.
   const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
   record_.watch().look_at_batch(batch, number, finite);
   const StepRequest asked = run.requested();
