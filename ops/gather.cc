@@ -44,7 +44,7 @@ OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
   require_arithmetic(c);
   c.require(c.dtype(0) == rows.dtype && c.input(0).compatible(rows.shape),
-            "the gradient of rows is ", c.type(0), ", but they are ", rows);
+            "what is added to rows is ", c.type(0), ", but they are ", rows);
   return {c.type(2)};
 }
 

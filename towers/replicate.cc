@@ -289,14 +289,16 @@ Output TowerRecord::get(std::string_view tensor) const {
   require<NotFoundError>(digit.size() == 1 && std::isdigit(static_cast<unsigned char>(digit[0])),
                          "tower '", name, "' has no tensor '", tensor, "'; write name or name:1");
   const auto output = static_cast<std::size_t>(digit[0] - '0');
+  for (const NamedOutput& named : outputs)
+    if (output == 0 && named.name == node_name) return named.value;
   for (const Output& input : inputs)
     if (output == 0 && input.node().logical_name() == node_name) return input;
   const Node* node = node_called(*graph, cat(name, "/", node_name));
   // Nodes made outside of tower functions (call 0), such as gradients, may belong to this tower.
   const bool others = node && node->origin().call != 0 && node->origin().call != call;
   if (node && !others && output < node->outputs()) return node->output(output);
-  for (const NamedOutput& named : outputs)
-    if (output == 0 && named.name == node_name) return named.value;
+  for (const TowerMetric& metric : metrics)
+    if (output == 0 && metric.is_mean() && metric.name == node_name) return metric.value;
   for (const Variable& v : variables)
     if (output == 0 && v.logical_name() == node_name) return v;
   if (others) refuse_others(*this, *node);

@@ -46,10 +46,10 @@ struct TowerRecord {
   int call = 0;                  // NodeOrigin::call of the tower's nodes
   bool asked_for_place = false;  // its function asked which tower it builds (Tower::index())
 
-  // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". The
-  // tower's placeholder of this name takes precedence over other nodes below <tower>/, these over
-  // Tower::output(), and this over the value of the tower's variable of this logical name. Throws
-  // NotFoundError with the nearest name.
+  // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". What
+  // Tower::output() called so takes precedence over the tower's placeholder of this name, this over
+  // other nodes below <tower>/, these over a metric that is a mean, and this over the value of the
+  // tower's variable of this logical name. Throws NotFoundError with the nearest name.
   //
   // Towers of several calls of replicate() or predict_tower() on one graph may share their names.
   // Nodes of later towers then get suffixes: y, y_1. Each record finds its own nodes; for a node of

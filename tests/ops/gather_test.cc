@@ -123,7 +123,7 @@ TEST(GatherGrad, RefusesGradientsThatAreNotOfTheRows) {
   const Builder gradient = [](Inputs x) { return gather_grad(x[0], x[1], x[2]); };
   const TensorType ids_of{{2, 4}, DType::kI32}, of_table{{3, 5}};
   expect_refused(gradient, {{{2, 4, 6}}, ids_of, of_table},
-                 "the gradient of rows is f32[2,4,6], but they are f32[2,4,5]");
+                 "what is added to rows is f32[2,4,6], but they are f32[2,4,5]");
   expect_refused(gradient, {{{2, 4, 5}, DType::kF64}, ids_of, of_table}, "is f64[2,4,5]");
   expect_refused(gradient, {{{2, 4, 5}}, {{2, 4}}, of_table}, "the ids are f32");
 }

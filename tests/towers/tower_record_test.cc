@@ -4,6 +4,8 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"
 
@@ -99,6 +101,23 @@ TEST(TowerRecord, FindsOutputsByTheirNamesAndSuggestsTheNearest) {
   EXPECT_EQ(towers[1].get("logits").name(), "tower1/sum");
   EXPECT_THAT(message_of<NotFoundError>([&] { towers[1].get("logit"); }),
               HasSubstr("tower 'tower1' has no tensor 'logit'; did you mean 'logits'?"));
+}
+
+TEST(TowerRecord, PrefersOutputsToInputsAndNodesOfTheirNames) {
+  Graph graph;
+  Output doubled, mean;
+  const auto towers = replicate(graph, cpus(1), VariablePolicy::kReplicated, [&](Tower& tower) {
+    const Output x = placeholder(graph, "x", DType::kF32, {2});
+    doubled = x + x;
+    mean = reduce_mean(x);
+    iota(graph, {2}, 0, "sum");
+    tower.output("x", doubled);
+    tower.output("sum", doubled);
+    tower.metric("average", mean);
+  });
+  EXPECT_EQ(towers[0].get("x"), doubled);
+  EXPECT_EQ(towers[0].get("sum"), doubled);
+  EXPECT_EQ(towers[0].get("average"), mean);
 }
 
 TEST(TowerRecord, FindsWhatIsMadeBelowItsNameLaterOn) {

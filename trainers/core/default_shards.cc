@@ -6,6 +6,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/attention/attention.h"
+#include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
@@ -88,8 +89,16 @@ class LossWork {
       return elements(transposed ? inputs[0].shape : out) * product(filter, 1, filter.rank());
     }
     if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
-    // Scores of keys and the mean of values, each with half of all keys, as in causal attention.
-    if (&node.op() == &kAttention) return elements(out) * static_cast<double>(inputs[1].shape[1]);
+    if (&node.op() == &kBroadcastMatMul) {
+      const Shape& a = inputs[0].shape;
+      const bool by_rows = node.options<MatMulOptions>().transpose_a;
+      return elements(out) * static_cast<double>(by_rows ? a[a.rank() - 2] : a.back());
+    }
+    // Scores of keys and the mean of values; with half of all keys if the attention is causal.
+    if (&node.op() == &kAttention) {
+      const int products = node.options<AttentionOptions>().causal ? 1 : 2;
+      return products * elements(out) * static_cast<double>(inputs[1].shape[1]);
+    }
     return 0;
   }
 

@@ -15,9 +15,11 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/convolution/avg_pool.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/max_pool.h"
+#include "belfry/ops/gather.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/built_training.h"
@@ -91,8 +93,28 @@ bool tells_options(const Node& node) {
   return op != "Placeholder" && op != "Reshape";
 }
 
-// Convolutions and pools have the same text as before their newer options existed, unless these say
-// something, so that older runs can resume.
+// Whether a node is what the op CausalAttention was, whose options were heads and scale.
+bool is_plain_causal(const Node& node) {
+  if (&node.op() != &kAttention || node.inputs().size() > 3) return false;
+  const auto& options = node.options<AttentionOptions>();
+  const bool grouped = options.kv_heads != 0 && options.kv_heads != options.heads;
+  return options.causal && options.window == 0 && !grouped;
+}
+
+std::string op_of(const Node& node) {
+  return is_plain_causal(node) ? "CausalAttention" : node.op().name;
+}
+
+std::string name_of(const Node& node) {
+  std::string name(node.logical_name());
+  const std::size_t own = name.rfind('/') + 1;  // 0 if there is no scope
+  if (is_plain_causal(node) && name.substr(own).starts_with("Attention"))
+    name.insert(own, "Causal");
+  return name;
+}
+
+// Ops have the same text as before their newer options existed, unless these say something, so that
+// older runs can resume.
 std::string options_of(const Node& node) {
   constexpr std::size_t kNewer = 2;  // dilation and groups, which are 1 by default
   std::vector<NodeOptions::Field> fields = node.raw_options().fields();
@@ -102,15 +124,18 @@ std::string options_of(const Node& node) {
     fields.resize(fields.size() - kNewer);
   const bool pool = &node.op() == &kMaxPool || &node.op() == &kAvgPool;
   if (pool && fields.back().text == "false") fields.pop_back();  // count_include_pad
+  const auto is_zero = [](const NodeOptions::Field& field) { return field.text == "0"; };
+  if (&node.op() == &kGather && std::ranges::all_of(fields, is_zero)) fields.clear();
+  if (is_plain_causal(node)) fields = {fields[0], fields[2]};  // heads and scale
   return fields.empty() ? "" : NodeOptions::text_of(fields);
 }
 
 void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
-  hash.add(node.op().name);
-  hash.add(node.logical_name());
+  hash.add(op_of(node));
+  hash.add(name_of(node));
   if (tells_options(node)) hash.add(options_of(node));
   for (const Output& input : own_inputs(node, tower))
-    hash.add(cat(input.node().logical_name(), ":", input.index()));
+    hash.add(cat(name_of(input.node()), ":", input.index()));
   for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
 }
 

@@ -137,7 +137,7 @@ TEST(ScatterAdd, KeepsItsContract) {
 TEST(ScatterAdd, RefusesUpdatesOfOtherShapesAndTypes) {
   const TensorType of_ids{{2}, DType::kI64};
   expect_refused(scattered(), {{{3, 4}}, of_ids, {{2, 5}}},
-                 "the gradient of rows is f32[2,5], but they are f32[2,4]");
+                 "what is added to rows is f32[2,5], but they are f32[2,4]");
   expect_refused(scattered(), {{{3}, DType::kBool}, of_ids, {{2}, DType::kBool}},
                  "no arithmetic on bool; cast it");
 }

@@ -125,6 +125,28 @@ TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
             3 * 3 * 8 * (3 * 3 * 1) + 3 * 3 * 8 * (3 * 3 * 1) + 6 * 6 * 2 * 5);
 }
 
+// Products of a stack of matrices, and attention of all rows to all.
+TEST(DefaultShards, CountProductsOfBatchesAndAttentionThatIsNotCausal) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 4}}, {"label", DType::kI32, {}}}, 5, 16, 1);
+  TrainerOptions options{.model =
+                             [](Tower& tower, Output images, Output labels) {
+                               const Variable w = variable(tower.graph(), "w", {2, 8, 5});
+                               Output x = matmul(reshape(images, {kUnknownSize, 2, 9, 8}), w);
+                               x = reshape(x, {kUnknownSize, 18, 5});
+                               x = attention(x, x, x);
+                               return reduce_mean(sparse_softmax_cross_entropy(
+                                   dense(tower, "fc", flatten(x), {.units = 5}), labels));
+                             },
+                         .optimizer = sgd(0.1),
+                         .devices = cpus(1),
+                         .batch_size = 16};
+  options.session.dry_run = true;
+  const Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  EXPECT_EQ(work_of(trainer.built().nodes().towers[0], 16).multiply_adds,
+            2 * 9 * 8 * 5 + 2 * 18 * 18 * 5 + 90 * 5);
+}
+
 // A convolution, perhaps a mask, and a product, so that most rules are used.
 ModelFunction convnet(double dropped) {
   return [dropped](Tower& tower, Output images, Output labels) {
