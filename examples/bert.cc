@@ -1,0 +1,121 @@
+// A bidirectional encoder (Devlin et al. 2018) of text, by characters. Some of them are hidden or
+// replaced, and it learns to say what they were, from those on both sides. Rows have different
+// lengths. Try: bert --devices=cpu:2 --data_dir=DIR, with the text in DIR/input.txt.
+#include "belfry/belfry.h"
+using namespace belfry;
+
+constexpr int kCharacters = 65, kMask = 65, kPadding = 66, kTokens = 67;
+constexpr int kTime = 64, kShortest = 16, kWindowsPerEpoch = 3000;
+constexpr int kLayers = 2, kHeads = 4, kWidth = 128;
+constexpr double kDropRate = 0.1;
+constexpr std::int32_t kNotHidden = -100;
+
+// Rows of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become any other
+// character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
+class MaskedText final : public Dataset {
+ public:
+  explicit MaskedText(std::unique_ptr<Dataset> text) : text_(std::move(text)) {}
+
+  std::vector<Field> signature() const override {
+    return {{"tokens", DType::kI32, {kTime}},
+            {"target", DType::kI32, {kTime}},
+            {"length", DType::kI32, {}}};
+  }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    text_->gather(indices, out.first(2));
+    for (std::size_t i = 0; i < indices.size(); ++i) hide({.epoch = -1}, indices[i], i, out);
+  }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    text_->gather_training(pass, indices, out.first(2));
+    for (std::size_t i = 0; i < indices.size(); ++i) hide(pass, indices[i], i, out);
+  }
+  std::int64_t size() const override { return text_->size(); }
+  void check() const override { text_->check(); }
+  std::string describe() const override { return "masked rows of " + text_->describe(); }
+  std::vector<std::string> files() const override { return text_->files(); }
+  std::int64_t left_out() const override { return text_->left_out(); }
+
+ private:
+  // The text has left characters in row `row` of the tokens.
+  static void hide(const DataPass& pass, std::int64_t sample, std::size_t row,
+                   std::span<std::byte* const> out) {
+    std::uint64_t drawn = 0;
+    const auto below = [&](int bound) {  // a random number in [0, bound)
+      const auto element = static_cast<std::uint64_t>(sample) * (4 * kTime) + drawn++;
+      const auto epoch = static_cast<std::uint64_t>(pass.epoch);
+      return static_cast<std::int32_t>(bound *
+                                       kernels::unit(kernels::mix(pass.seed, epoch, element)));
+    };
+    auto* const token = reinterpret_cast<std::int32_t*>(out[0]) + row * kTime;
+    auto* const target = reinterpret_cast<std::int32_t*>(out[1]) + row * kTime;
+    const int length = kShortest + below(kTime - kShortest + 1);
+    reinterpret_cast<std::int32_t*>(out[2])[row] = length;
+    for (int t = 0; t < kTime; ++t) {
+      target[t] = kNotHidden;
+      if (t >= length) {
+        token[t] = kPadding;
+      } else if (below(100) < 15) {
+        target[t] = token[t];
+        const int way = below(10);
+        if (way < 9) token[t] = way < 8 ? kMask : below(kCharacters);
+      }
+    }
+  }
+
+  std::unique_ptr<Dataset> text_;
+};
+
+std::unique_ptr<Dataset> masked_text(const RunDirs& dirs, bool train) {
+  static const DatasetFactory text =
+      data::text({.length = kTime, .per_epoch = kWindowsPerEpoch, .vocabulary = kCharacters});
+  return std::make_unique<MaskedText>(text(dirs, train));
+}
+
+Output layer(Tower& tower, std::string_view name, Output x, int units) {
+  return dense(tower, name, x, {.units = units, .init = init::normal(0.02)});
+}
+
+Output block(Tower& tower, Output x, Output length) {
+  Output y = multi_head_attention(
+      tower, "attention", x, {.heads = kHeads, .init = init::normal(0.02)}, {.lengths = length});
+  x = layer_norm(tower, "norm0", x + dropout(tower, y, kDropRate));
+  y = layer(tower, "fc1", gelu(layer(tower, "fc0", x, 4 * kWidth)), kWidth);
+  return layer_norm(tower, "norm1", x + dropout(tower, y, kDropRate));
+}
+
+Output bert(Tower& tower, Output tokens, Output target, Output length) {
+  Graph& graph = tower.graph();
+  const VariableOptions small{.initializer = init::normal(0.02)};
+  const Variable table = variable(graph, "tokens/table", {kTokens, kWidth}, small);
+  const Variable places = variable(graph, "places", {kTime, kWidth}, small);
+  Output x = layer_norm(tower, "norm", gather(table, tokens) + places);
+  x = dropout(tower, x, kDropRate);
+  for (int i = 0; i < kLayers; ++i) {
+    const VariableScope scope(graph, "block" + std::to_string(i));
+    x = block(tower, x, length);
+  }
+  x = layer_norm(tower, "head/norm", gelu(layer(tower, "head/fc", x, kWidth)));
+  // The output layer shares the table of tokens.
+  const Output logits = matmul(reshape(x, {kUnknownSize, kWidth}), table, {.transpose_b = true}) +
+                        variable(graph, "head/b", {kTokens}, {.initializer = init::zeros()});
+  const Output wanted = reshape(target, {kUnknownSize});
+  const Output losses = sparse_softmax_cross_entropy(logits, wanted, {.ignored = kNotHidden});
+  const Output hidden = cast(not_equal(wanted, kNotHidden), DType::kF32);
+  tower.output("logits", logits);
+  tower.metric("accuracy", metrics::top_k(logits, wanted, 1));
+  // The loss of a hidden character, in evaluations, too, whose `loss` is divided by all positions.
+  tower.metric("of_hidden", metrics::ratio(losses, hidden));
+  return weighted_mean(tower, losses, hidden);
+}
+
+int main(int argc, char** argv) {
+  return train(argc, argv,
+               {.model = bert,
+                .data = masked_text,
+                .optimizer = adamw(scheduled_rate(1e-3, linear_schedule(), 100),
+                                   {.beta2 = 0.99, .weight_decay = 0.01}),
+                .global_batch_size = 32,
+                .epochs = 20});
+}
