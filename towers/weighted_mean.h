@@ -8,7 +8,8 @@ namespace belfry {
 // sum(weights values) / sum(weights) over the batch of all towers, as a loss: a scalar for each
 // tower, whose mean over towers, processes and shards is that quotient. Values and weights have one
 // shape [n, ...] and type, f32 or f64; 16 bits are cast to f32. NaN if all weights are 0. Weights
-// are constants to gradients. All towers must call it.
+// are constants to gradients. All towers must call it. Gradient accumulation averages the quotients
+// of its batches.
 //
 // A tower that does not train gives the mean of weights values over its elements instead, and
 // divides by no weights. So what an evaluation reports does not depend on how its samples are

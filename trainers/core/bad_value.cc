@@ -32,6 +32,11 @@ constexpr char kSmallVariance[] =
 constexpr char kLongSum[] =
     "the terms are finite, and their sum is not; take a mean, or scale them";
 
+constexpr char kNoFit[] =
+    "the loss of labels that do not fit into their time is infinite; give them more time, leave "
+    "such "
+    "samples out, or set zero_infinity";
+
 constexpr OpAdvice kAdvice[] = {
     {"Log", "log(x) needs x > 0; log(relu(x) + 1e-6) is finite, for instance",
      "the gradient of log(x) is 1 / x; keep x away from 0 by a small number that is added"},
@@ -41,11 +46,19 @@ constexpr OpAdvice kAdvice[] = {
      "the gradient of a quotient divides by the divisor once more; keep it away from 0"},
     {"Exp", "exp(x) overflows where x > 88 in f32; subtract the largest x first, as softmax() does",
      "exp(x) is large there; subtract the largest x first, as softmax() does"},
+    {"Pow", "pow(x, y) needs x > 0 unless y is a whole number, and overflows where both are large",
+     "the gradient of pow(x, y) is infinite at x = 0 if y < 1; add a small number to x"},
+    {"Log1p", "log1p(x) needs x > -1",
+     "the gradient of log1p(x) is 1 / (1 + x); keep x away from -1"},
     {"Softmax", kLargeLogits, kLargeLogits},
+    {"LogSoftmax", kLargeLogits, kLargeLogits},
+    {"LogSumExp", kLargeLogits, kLargeLogits},
+    {"CtcLoss", kNoFit, kNoFit},
     {"SparseSoftmaxCrossEntropy", kLargeLogits, kLargeLogits},
     {"SigmoidCrossEntropy", kLargeLogits, kLargeLogits},
     {"Attention", kLargeLogits, kLargeLogits},
     {"LayerNorm", kSmallVariance, kSmallVariance},
+    {"GroupNorm", kSmallVariance, kSmallVariance},
     {"RmsNorm", kSmallVariance, kSmallVariance},
     {"BatchNormTrain", kSmallVariance, kSmallVariance},
     {"BatchNormInference", kSmallVariance, kSmallVariance},

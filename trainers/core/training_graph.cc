@@ -63,8 +63,8 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
   require_option<TrainerMistake>(
       !gradients.empty(), "async",
       "=free cannot train layers that are synchronised over towers: they need towers that "
-      "make steps together, and these run free; leave BatchNormLayer::synchronised out, or use "
-      "another trainer, such as replicated (",
+      "make steps together, and these run free; leave out BatchNormLayer::synchronised and "
+      "weighted means, or use another trainer, such as replicated (",
       the_option("trainer"), ")");
   require(options.forms.size() == 1 && options.forms[0].equal(),
           "towers that run free take batches of one size");

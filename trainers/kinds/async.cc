@@ -30,8 +30,8 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
   require_option<TrainerMistake>(
       gradients.towers() == std::ssize(options.devices), "trainer",
       "=async cannot train layers that are synchronised over towers: each tower updates by "
-      "its own loss; leave BatchNormLayer::synchronised out, or use another trainer, such as "
-      "replicated (",
+      "its own loss; leave out BatchNormLayer::synchronised and weighted means, or use another "
+      "trainer, such as replicated (",
       the_option("trainer"), ")");
   const GradientRows rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
