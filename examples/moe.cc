@@ -13,7 +13,7 @@ constexpr int kExperts = 8, kChosen = 2, kCapacity = kTokens * kChosen * 5 / (kE
 // The weights of all experts, as one product for each.
 Output experts_dense(Tower& tower, std::string_view name, Output x, int in, int units) {
   const VariableScope scope(tower.graph(), name);
-  const Variable w = variable(tower.graph(), "W", {kExperts, in, units},
+  const Variable w = variable(tower.graph(), "weights", {kExperts, in, units},
                               {.initializer = init::normal(std::sqrt(2.0 / in))});
   const Variable b =
       variable(tower.graph(), "b", {kExperts, 1, units}, {.initializer = init::zeros()});

@@ -1,4 +1,4 @@
-// Runs the programs resnet20, gpt, lstm, resnet50 and vae on a few samples, as people run them.
+// Runs the programs of models on a few samples, as people run them.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -273,6 +273,30 @@ TEST(Vae, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
   const test::SmallDigits data;
   expect_one_hash("vae", {"--data_dir=" + data.path()}, "cpu:4", "cpu:1");
+}
+
+TEST(ModelsOfPapers, EndWithOneHashWhateverTheDevicesWorkersAndStops) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the ops and layers in other tests";
+  const test::SmallDigits digits;
+  for (const char* const program : {"unet", "moe", "pointnet", "ctc"}) {
+    SCOPED_TRACE(program);
+    expect_one_hash(program, {"--data_dir=" + digits.path(), "--global_batch_size=8", "--shards=8"},
+                    "cpu:2", "cpu:1");
+  }
+  const TemporaryFolder data;
+  data.write("data_batch_1.bin", cifar(20));
+  data.write("test_batch.bin.gz", test::gzip(cifar(4)));
+  expect_one_hash("vit", {"--data_dir=" + data.path(), "--global_batch_size=8", "--epochs=3"},
+                  "cpu:2", "cpu:1");
+  write_text(data);
+  expect_one_hash("bert", {"--data_dir=" + data.path(), "--global_batch_size=8"}, "cpu:2", "cpu:1");
+}
+
+TEST(FindSource, FindsIt) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the ops in other tests";
+  const Finished done = run("find_source", {});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("at (0.300000, 0.400000), rate exp(1.000000)"));
 }
 
 TEST(Vae, HasTheSameNoiseInEachEvaluation) {
