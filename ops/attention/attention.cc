@@ -185,7 +185,7 @@ void for_each_group(const AttentionShape& shape, const KernelPointers& p,
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     const std::int64_t keys = lengths ? lengths[sample] : shape.keys;
     if (keys < 0 || keys > shape.keys) [[unlikely]]
-      kernels::refuse_length(node, p.first_row() + sample, keys, shape.keys);
+      kernels::refuse_keys(node, p.first_row() + sample, keys, shape.keys);
     for (std::int64_t head = 0; head < shape.kv_heads; ++head)
       each(HeadGroup{.sample = sample, .kv_head = head, .keys = keys});
   }
@@ -322,7 +322,7 @@ AttentionShape attention_shape_of(const KernelPlan& plan, std::size_t first) {
   return shape;
 }
 
-void refuse_length(const Node& node, std::int64_t sample, std::int64_t length, std::int64_t keys) {
+void refuse_keys(const Node& node, std::int64_t sample, std::int64_t length, std::int64_t keys) {
   throw InvalidArgument(detail::cat(node.describe(), ": length ", length, " of sample ", sample,
                                     " is not in [0, ", keys, "], the number of keys"));
 }

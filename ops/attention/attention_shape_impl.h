@@ -57,7 +57,7 @@ AttentionPlaces attention_places(std::size_t inputs, std::size_t fixed, const Ty
 AttentionPlaces attention_places(const KernelPlan& plan, std::size_t fixed);
 
 // Throws InvalidArgument for a length that is not in [0, keys].
-[[noreturn]] void refuse_length(const Node& node, std::int64_t sample, std::int64_t length,
-                                std::int64_t keys);
+[[noreturn]] void refuse_keys(const Node& node, std::int64_t sample, std::int64_t length,
+                              std::int64_t keys);
 
 }  // namespace belfry::kernels

@@ -59,7 +59,7 @@ class SightPlan {
         places_(kernels::attention_places(plan, fixed)),
         refusal_(std::make_shared<const Refusal>(
             [&node = plan.node(), keys = shape_.keys](std::int64_t sample, std::int64_t length) {
-              kernels::refuse_length(node, sample, length, keys);
+              kernels::refuse_keys(node, sample, length, keys);
             })) {}
 
   const AttentionShape& shape() const { return shape_; }
