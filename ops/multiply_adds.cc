@@ -9,7 +9,6 @@
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
-#include "belfry/ops/recurrent/recurrent.h"
 
 namespace belfry {
 namespace {
@@ -52,12 +51,6 @@ double of_types(const Node& node, std::span<const TensorType> inputs,
     return elements_from(inputs[1].shape, 0) * elements_from(node.output_type(0).shape, 1);
   if (op == &kAttention) return of_attention(inputs[0].shape, inputs[1].shape, 2);
   if (op == &kAttentionGrad) return of_attention(inputs[0].shape, inputs[2].shape, 5);
-  // Each gate of each time uses all states. The gradients of weights are products of their own.
-  const bool is_lstm = op == &kLstm || op == &kLstmGrad;
-  if (is_lstm || op == &kGru || op == &kGruGrad) {
-    const Shape& gates = inputs[0].shape;
-    return elements_from(gates, 0) * counted(gates.back() / (is_lstm ? 4 : 3));
-  }
   return 0;
 }
 

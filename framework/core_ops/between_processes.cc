@@ -31,7 +31,7 @@ struct ScatterOptions {
   int tag;
   Cuts cuts;
 };
-struct GatherOptions {
+struct GatherOverProcesses {
   Peers peers;
   int tag;
   Cuts cuts;  // of a row; none: rows of a tensor, equally many of each process
@@ -97,18 +97,18 @@ Exchange scatter_exchange(const Node& node, const KernelPointers& p) {
 }
 
 // Where the piece of a process is in the output.
-WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int rank) {
+WorkRange gathered_piece(const GatherOverProcesses& options, std::int64_t own, int rank) {
   return options.cuts.empty() ? WorkRange{rank * own, (rank + 1) * own}
                               : piece_of(options.cuts, rank);
 }
 
 // Whether the input is as long as all pieces together, with the own piece in its place.
-bool has_whole(const GatherOptions& options, const Shape& input) {
+bool has_whole(const GatherOverProcesses& options, const Shape& input) {
   return !options.cuts.empty() && input == Shape{options.cuts.back()};
 }
 
 OutputTypes all_gather_shape(const ShapeContext& c) {
-  const auto& options = c.options<GatherOptions>();
+  const auto& options = c.options<GatherOverProcesses>();
   if (!options.cuts.empty()) {
     const std::int64_t piece = piece_of(options.cuts, options.peers.rank).size();
     c.require(c.input(0) == Shape{piece} || has_whole(options, c.input(0)), "takes a piece of ",
@@ -123,7 +123,7 @@ OutputTypes all_gather_shape(const ShapeContext& c) {
 }
 
 Exchange all_gather_exchange(const Node& node, const KernelPointers& p) {
-  const auto& options = node.options<GatherOptions>();
+  const auto& options = node.options<GatherOverProcesses>();
   const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
   const bool whole = has_whole(options, type.shape);
@@ -222,7 +222,7 @@ Output sum_of_piece(std::span<const Output> own, const Peers& peers, const Piece
 Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
   Graph& graph = piece.graph();
   return exchanged(graph, kAllGather, {&piece, 1},
-                   NodeOptions(GatherOptions{peers, next_tag(graph), cuts}), at);
+                   NodeOptions(GatherOverProcesses{peers, next_tag(graph), cuts}), at);
 }
 
 Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bool mean, At at) {

@@ -12,7 +12,8 @@
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 
 namespace belfry::kernels {
-namespace {
+// Not unnamed: kernels that other sources name hold its types.
+inline namespace host_recurrence {
 
 #if BELFRY_ONEDNN
 // Products of oneDNN with the same weights, which it packs once for all times. With few rows a
@@ -137,7 +138,7 @@ bool any_reaches(const Sequences& s, const Lengths& lengths, std::int64_t t) {
   return false;
 }
 
-}  // namespace
+}  // namespace host_recurrence
 
 template <class Step>
 KernelRun recurrence(KernelPlan& plan, const Sequences& s) {

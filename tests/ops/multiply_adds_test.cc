@@ -10,7 +10,6 @@
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"
-#include "belfry/ops/recurrent/recurrent.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 
@@ -76,23 +75,6 @@ TEST(MultiplyAdds, OfTransposedConvolutionsCountTheSmallerImage) {
   const double work = 2 * 6 * 6 * 8 * (3 * 3 * 3);
   EXPECT_EQ(counted(graph),
             (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
-}
-
-// Of all gates with all states at each time, besides the products outside the op.
-TEST(MultiplyAdds, OfRecurrencesAreThoseOfStates) {
-  Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {2, 7, 5});
-  const auto weights = [&](std::int64_t gates) {
-    return RecurrentWeights{placeholder(graph, "w", DType::kF32, {5, gates * 3}),
-                            placeholder(graph, "u", DType::kF32, {3, gates * 3}),
-                            {},
-                            {}};
-  };
-  gradients(reduce_mean(lstm(x, weights(4)).y), {x});
-  gradients(reduce_mean(gru(x, weights(3)).y), {x});
-  const Counts all = counted(graph);
-  for (const char* op : {"Lstm", "LstmGrad"}) EXPECT_EQ(all.at(op), 2 * 7 * 4 * 3 * 3) << op;
-  for (const char* op : {"Gru", "GruGrad"}) EXPECT_EQ(all.at(op), 2 * 7 * 3 * 3 * 3) << op;
 }
 
 // Two products forward, five backward, of all pairs of positions.
