@@ -2,7 +2,6 @@
 // and a tenth of a second for a kernel.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/kernels/counter.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/broadcast_to.h"
@@ -13,7 +12,7 @@
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/kernels/pointwise_op.h"
+#include "belfry/ops/kernels/stored_numbers.cuh"
 #include "belfry/ops/log.h"
 #include "belfry/ops/neg.h"
 #include "belfry/ops/relu.h"
@@ -28,32 +27,6 @@
 
 namespace belfry::cuda {
 namespace {
-
-// Calls f(T{}) for f16 bf16 f32 f64 i32 i64.
-template <class F>
-auto visit_stored_numeric(DType dtype, const F& f) {
-  return kernels::visit_half_or(
-      dtype, [](DType other, const F& g) { return visit_numeric(other, g); }, f);
-}
-
-QueueRun neg(KernelPlan& plan) {
-  return visit_stored_numeric(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const KernelPointers& p, KernelQueue& queue) { map<functors::Neg, T, 1>(queue, p); };
-  });
-}
-
-Strides operands(const KernelPlan& plan) {
-  return Strides(kernels::Broadcast(plan.input(0).shape.dims(), plan.input(1).shape.dims()));
-}
-
-template <class F>
-QueueRun arithmetic(KernelPlan& plan) {
-  return visit_stored_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
-    return [strides](const KernelPointers& p, KernelQueue& queue) {
-      map_broadcast<T>(queue, p, F{}, strides);
-    };
-  });
-}
 
 struct IntegerDiv {
   Fault* fault;
@@ -253,7 +226,7 @@ const GpuKernel kernels_of_ops[] = {
     {kSin, unary<functors::Sin>, kTakesHalf},
     {kCos, unary<functors::Cos>, kTakesHalf},
     {kSquare, unary<functors::Square>, kTakesHalf},
-    {kNeg, neg, kTakesHalf},
+    {kNeg, unary_arithmetic<functors::Neg>, kTakesHalf},
     {kAdd, arithmetic<functors::Add>, kTakesHalf},
     {kSub, arithmetic<functors::Sub>, kTakesHalf},
     {kMul, arithmetic<functors::Mul>, kTakesHalf},

@@ -46,8 +46,7 @@ BELFRY_KERNEL void divide(std::int64_t n, T divisor, T* y) {
 
 template <class T>
 void softmax_row(const T* x, std::int64_t n, T* y) {
-  T largest;
-  kernels::row_maxima(x, n, &largest, 0, 1);
+  const T largest = kernels::largest_of_row(x, n);
   kernels::exp_less(x, largest, n, y);
   divide(n, kernels::sum(y, n), y);
 }

@@ -62,28 +62,6 @@ std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grad
           reduce_sum(g * loss_grad(logits, labels, fill_like(dy, 1), node), {-1})};
 }
 
-// Rows are cut into blocks, whose exponentials fit into a buffer on the stack; their sums are
-// added.
-constexpr std::int64_t kBufferSize = 1024;
-
-template <class T>
-T largest(const T* x, std::int64_t n) {
-  T result;
-  kernels::row_maxima(x, n, &result, 0, 1);
-  return result;
-}
-
-template <class T>
-T sum_of_exp(const T* x, T shift, std::int64_t n) {
-  T buffer[kBufferSize], sum = 0;
-  for (std::int64_t i = 0; i < n; i += kBufferSize) {
-    const std::int64_t count = n - i < kBufferSize ? n - i : kBufferSize;
-    kernels::exp_less(x + i, shift, count, buffer);
-    sum += kernels::sum(buffer, count);
-  }
-  return sum;
-}
-
 template <class T>
 BELFRY_KERNEL void less(const T* x, T shift, std::int64_t n, T* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
@@ -91,9 +69,9 @@ BELFRY_KERNEL void less(const T* x, T shift, std::int64_t n, T* y) {
 
 template <class T>
 T mean_less(const T* x, T shift, std::int64_t n) {
-  T buffer[kBufferSize], sum = 0;
-  for (std::int64_t i = 0; i < n; i += kBufferSize) {
-    const std::int64_t count = n - i < kBufferSize ? n - i : kBufferSize;
+  T buffer[kernels::kExponentials], sum = 0;
+  for (std::int64_t i = 0; i < n; i += kernels::kExponentials) {
+    const std::int64_t count = n - i < kernels::kExponentials ? n - i : kernels::kExponentials;
     less(x + i, shift, count, buffer);
     sum += kernels::sum(buffer, count);
   }
@@ -102,8 +80,9 @@ T mean_less(const T* x, T shift, std::int64_t n) {
 
 template <class T>
 T loss_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing) {
-  const T shift = largest(x, n);
-  const T loss = math::log(sum_of_exp(x, shift, n)) - (1 - smoothing) * (x[label] - shift);
+  const T shift = kernels::largest_of_row(x, n);
+  const T loss =
+      math::log(kernels::sum_of_exponentials(x, shift, n)) - (1 - smoothing) * (x[label] - shift);
   return smoothing == 0 ? loss : loss - smoothing * mean_less(x, shift, n);
 }
 
@@ -115,7 +94,7 @@ BELFRY_KERNEL void scale(std::int64_t n, T divisor, T share, T factor, T* y) {
 
 template <class T>
 void grad_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing, T dy, T* dx) {
-  const T shift = largest(x, n), share = smoothing / static_cast<T>(n);
+  const T shift = kernels::largest_of_row(x, n), share = smoothing / static_cast<T>(n);
   kernels::exp_less(x, shift, n, dx);
   const T sum = kernels::sum(dx, n);
   // Must come before the scaling loop, which overwrites dx. Near 1, p - 1 is exact.

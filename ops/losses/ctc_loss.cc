@@ -149,8 +149,7 @@ BELFRY_KERNEL void finish(const double* target, T sum, T dy, std::int64_t n, T* 
 // y = e^(x - largest) -> their sum; `log_sum`: the logarithm of the sum of e^x.
 template <class T>
 T exponentials(const T* x, std::int64_t n, T* y, double& log_sum) {
-  T largest;
-  kernels::row_maxima(x, n, &largest, 0, 1);
+  const T largest = kernels::largest_of_row(x, n);
   kernels::exp_less(x, largest, n, y);
   const T sum = kernels::sum(y, n);
   log_sum = static_cast<double>(largest) + math::log(static_cast<double>(sum));

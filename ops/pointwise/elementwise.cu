@@ -1,9 +1,8 @@
 // The ops of this room that compute each element by itself, in one source: nvcc takes seven seconds
 // for an op's headers, and a tenth of a second for a kernel.
-#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/extremes.h"
-#include "belfry/ops/kernels/pointwise_op.h"
+#include "belfry/ops/kernels/stored_numbers.cuh"
 #include "belfry/ops/pointwise/activations_impl.h"
 #include "belfry/ops/pointwise/clip.h"
 #include "belfry/ops/pointwise/functors_impl.h"
@@ -18,38 +17,10 @@
 namespace belfry::cuda {
 namespace {
 
-// Calls f(T{}) for f16 bf16 f32 f64 i32 i64.
-template <class F>
-auto visit_stored_numbers(DType dtype, const F& f) {
-  return kernels::visit_half_or(
-      dtype, [](DType other, const F& g) { return visit_numeric(other, g); }, f);
-}
-
-template <class F>
-QueueRun number(KernelPlan& plan) {
-  return visit_stored_numbers(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const KernelPointers& p, KernelQueue& queue) { map<F, T, 1>(queue, p); };
-  });
-}
-
-Strides both_operands(const KernelPlan& plan) {
-  return Strides(kernels::Broadcast(plan.input(0).shape.dims(), plan.input(1).shape.dims()));
-}
-
-template <class F>
-QueueRun two_numbers(KernelPlan& plan) {
-  return visit_stored_numbers(plan.dtype(),
-                              [strides = both_operands(plan)]<class T>(T) -> QueueRun {
-                                return [strides](const KernelPointers& p, KernelQueue& queue) {
-                                  map_broadcast<T>(queue, p, F{}, strides);
-                                };
-                              });
-}
-
 // Of floating-point numbers.
 template <class F>
 QueueRun two_reals(KernelPlan& plan) {
-  return visit_stored(plan.dtype(), [strides = both_operands(plan)]<class T>(T) -> QueueRun {
+  return visit_stored(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
     return [strides](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<T>(queue, p, F{}, strides);
     };
@@ -109,7 +80,7 @@ struct Truth {
 QueueRun compare(KernelPlan& plan) {
   const DType dtype = plan.input(0).dtype;
   return visit_truth(plan.options<CompareOptions>().function, [&]<class F>(F) {
-    const auto run = [strides = both_operands(plan)]<class T>(T) -> QueueRun {
+    const auto run = [strides = operands(plan)]<class T>(T) -> QueueRun {
       return [strides](const KernelPointers& p, KernelQueue& queue) {
         launch(queue,
                Truth<F, T>{strides, p.begin(), p.end(), p.output<bool>(), p.input<T>(0),
@@ -158,16 +129,16 @@ QueueRun where(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kAbs, number<functors::Abs>, kTakesHalf},
-    {kSign, number<functors::Sign>, kTakesHalf},
+    {kAbs, unary_arithmetic<functors::Abs>, kTakesHalf},
+    {kSign, unary_arithmetic<functors::Sign>, kTakesHalf},
     {kFloor, unary<functors::Floor>, kTakesHalf},
     {kCeil, unary<functors::Ceil>, kTakesHalf},
     {kRound, unary<functors::Round>, kTakesHalf},
     {kLog1p, unary<functors::Log1p>, kTakesHalf},
     {kExpm1, unary<functors::Expm1>, kTakesHalf},
     {kErf, unary<functors::Erf>, kTakesHalf},
-    {kMaximum, two_numbers<kernels::Larger>, kTakesHalf},
-    {kMinimum, two_numbers<kernels::Smaller>, kTakesHalf},
+    {kMaximum, arithmetic<kernels::Larger>, kTakesHalf},
+    {kMinimum, arithmetic<kernels::Smaller>, kTakesHalf},
     {kAbove, two_reals<functors::Above>, kTakesHalf},
     {kPow, two_reals<functors::Pow>, kTakesHalf},
     {kClip, clip, kTakesHalf},

@@ -21,9 +21,6 @@
 namespace belfry {
 namespace {
 
-// Exponentials of so many elements are on the stack at once; their sums are added in order.
-constexpr std::int64_t kExponentials = 1024;
-
 OutputTypes rows_shape(const ShapeContext& c) {
   c.require_same_dtype();
   c.require_floating(0);
@@ -60,24 +57,6 @@ std::vector<Output> log_sum_gradient(const Node& node, std::span<const Output> g
 }
 
 template <class T>
-T largest_of_row(const T* x, std::int64_t n) {
-  T result;
-  kernels::row_maxima(x, n, &result, 0, 1);
-  return result;
-}
-
-template <class T>
-T sum_of_exponentials(const T* x, T shift, std::int64_t n) {
-  T buffer[kExponentials], sum = 0;
-  for (std::int64_t i = 0; i < n; i += kExponentials) {
-    const std::int64_t count = std::min(n - i, kExponentials);
-    kernels::exp_less(x + i, shift, count, buffer);
-    sum += kernels::sum(buffer, count);
-  }
-  return sum;
-}
-
-template <class T>
 BELFRY_KERNEL void less_both(const T* x, T shift, T log_sum, std::int64_t n, T* y) {
   BELFRY_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) - log_sum;
@@ -85,8 +64,8 @@ BELFRY_KERNEL void less_both(const T* x, T shift, T log_sum, std::int64_t n, T* 
 
 template <class T>
 void log_softmax_row(const T* x, std::int64_t n, T* y) {
-  const T shift = largest_of_row(x, n);
-  less_both(x, shift, math::log(sum_of_exponentials(x, shift, n)), n, y);
+  const T shift = kernels::largest_of_row(x, n);
+  less_both(x, shift, math::log(kernels::sum_of_exponentials(x, shift, n)), n, y);
 }
 
 template <class T>
@@ -102,9 +81,9 @@ void log_softmax_grad_row(const T* dy, const T* y, std::int64_t n, T* dx) {
 
 template <class T>
 T log_sum_of_row(const T* x, std::int64_t n) {
-  const T largest = largest_of_row(x, n);
+  const T largest = kernels::largest_of_row(x, n);
   const T shift = math::abs(largest) < math::Format<T>::kInfinity ? largest : T(0);
-  return shift + math::log(sum_of_exponentials(x, shift, n));
+  return shift + math::log(kernels::sum_of_exponentials(x, shift, n));
 }
 
 template <class T>
