@@ -6,9 +6,10 @@ if(BELFRY_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   # Without these it takes no precompiled header and nothing that was compiled with one.
   set(sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
   # It must compare the headers themselves, not what the preprocessor makes of them: g++ recognises
-  # a header of a precompiled one by its text, comments included, and else includes it twice.
+  # a header of a precompiled one by its text, comments included, and else includes it twice. In a
+  # namespace of its own, as entries made without that answer by the headers, too, and are wrong.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness}
-                                  CCACHE_DEPEND=1 ${BELFRY_CCACHE})
+                                  CCACHE_DEPEND=1 CCACHE_NAMESPACE=belfry ${BELFRY_CCACHE})
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(belfry_precompiled_options -fpch-preprocess)  # with precompiled headers; ccache asks for it
