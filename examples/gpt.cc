@@ -6,68 +6,65 @@
 #include "belfry/trainers/models/models.h"
 using namespace belfry;
 
-// The kind of tokens, and how many of them the model knows.
-struct Tokens {
-  std::string kind = "characters";
-  std::int64_t number = 0;  // 0: as many as the kind has
+constexpr std::int64_t kWindowsPerEpoch = 3000;
 
-  std::int64_t most() const {
-    if (number > 0) return number;
-    return kind == "characters" ? 65 : kind == "bytes" ? 256 : 50257;
-  }
-};
-
-constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
-
-// 4 blocks of 4 heads. The output layer shares the table of tokens.
-models::GptSize size_of_model(const Tokens& tokens) {
-  return {.tokens = static_cast<int>(tokens.most()),
-          .layers = 4,
-          .heads = 4,
-          .width = 128,
-          .tied_head = true,
-          .gelu = GeluForm::kExact};
+// Different tokens of a kind.
+std::int64_t tokens_of(const std::string& kind) {
+  return kind == "characters" ? 65 : kind == "bytes" ? 256 : 50257;
 }
 
-std::vector<OwnOption> flags_of(Tokens& tokens, TextSamples& samples, double& smoothing) {
-  return {{.name = "tokens",
-           .variable = &tokens.kind,
-           .text = "of input.txt, or of token files of llm.c",
-           .choices = {"characters", "bytes", "llmc"}},
-          {.name = "vocabulary",
-           .variable = &tokens.number,
-           .text = "different tokens that the model knows, at least as many as the data have; 0: "
-                   "65 characters, 256 bytes, 50257 of llm.c",
-           .range = {"a whole number from 0 to 1114112, as many as Unicode has characters",
-                     [](double x) { return x >= 0 && x <= 1114112; }}},
-          {.name = "sample",
-           .variable = &samples.options.begin,
-           .text = "the beginning that samples of text continue, after each epoch, and at once "
-                   "if the run in --run_dir has ended"},
-          label_smoothing_flag(smoothing)};
+std::vector<OwnOption> flags_of(std::string& tokens, models::GptSize& size, std::string& preset,
+                                TextSamples& samples, double& smoothing) {
+  std::vector<OwnOption> flags = models::gpt_flags(size, preset);
+  for (OwnOption& flag : flags)
+    if (flag.name == "vocabulary") flag.text += "; 0: 65 characters, 256 bytes, 50257 of llm.c";
+  flags.insert(flags.end(),
+               {{.name = "tokens",
+                 .variable = &tokens,
+                 .text = "of input.txt, or of token files of llm.c",
+                 .choices = {"characters", "bytes", "llmc"}},
+                {.name = "sample",
+                 .variable = &samples.options.begin,
+                 .text = "the beginning that samples of text continue, after each epoch, and at "
+                         "once if the run in --run_dir has ended"},
+                label_smoothing_flag(smoothing)});
+  return flags;
 }
 
 int main(int argc, char** argv) {
-  Tokens tokens;
+  // As --preset=char has it. A vocabulary of 0 has as many tokens as their kind.
+  models::GptSize flags{.layers = 4,
+                        .heads = 4,
+                        .width = 128,
+                        .sequence_length = 64,
+                        .vocabulary = 0,
+                        .tie_embeddings = true,
+                        .gelu = "exact"};
+  std::string tokens = "characters", preset;
   double smoothing = 0;
+  const auto size = [&] {
+    models::GptSize all = flags;
+    if (all.vocabulary == 0) all.vocabulary = tokens_of(tokens);
+    return all;
+  };
   const auto model = [&](Tower& tower, Output token, Output label) {
-    return models::gpt(tower, token, label, size_of_model(tokens), {.label_smoothing = smoothing});
+    return models::gpt(tower, token, label, size(), smoothing);
   };
   const auto samples =
       std::make_shared<TextSamples>(TextSampleOptions{.step = [&](Tower& tower, TokenStep& step) {
-        return models::gpt_step(tower, step, size_of_model(tokens));
+        return models::gpt_step(tower, step, size());
       }});
   DatasetFactory source;  // set once flags are read; training and tests share a file
   const auto text = [&](const RunDirs& dirs, bool train) {
-    if (tokens.kind == "llmc" && !samples->options.begin.empty())
+    if (tokens == "llmc" && !samples->options.begin.empty())
       throw FlagError(
           "--sample has no use beside --tokens=llmc: nobody knows what these tokens "
           "stand for; leave it out");
     if (!source)
-      source = data::text({.tokens = tokens.kind,
-                           .length = kTime,
+      source = data::text({.tokens = tokens,
+                           .length = flags.sequence_length,
                            .per_epoch = kWindowsPerEpoch,
-                           .vocabulary = tokens.most()});
+                           .vocabulary = size().vocabulary});
     return source(dirs, train);
   };
   return train(argc, argv,
@@ -78,5 +75,5 @@ int main(int argc, char** argv) {
                 .global_batch_size = 12,
                 .epochs = 8,  // 2,000 steps
                 .callbacks = {samples},
-                .flags = flags_of(tokens, *samples, smoothing)});
+                .flags = flags_of(tokens, flags, preset, *samples, smoothing)});
 }

@@ -39,7 +39,9 @@ using namespace belfry;
 
 struct BenchFlags {
   std::string model_name = "mnist";
-  int image_size = 0, sequence_length = 0;  // 0: the default of the model
+  int image_size = 0;  // 0: the default of the model
+  models::GptSize gpt;
+  std::string preset;  // of gpt
   BatchNormOver batch_norm = BatchNormOver::kTower;
   double label_smoothing = 0;
   ModelSpec model;
@@ -59,8 +61,6 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
   parser.add("--model", wanted.model_name, "NAME", join(model_names(), "|") + " [mnist]");
   parser.add("--image_size", wanted.image_size, 1, 1 << 14, "N",
              "height and width of the synthetic images, pixels [the model's]");
-  parser.add("--sequence_length", wanted.sequence_length, 1, 1 << 16, "N",
-             "synthetic tokens of a sample, for --model=gpt; a sample counts as an image [256]");
   parser.add_parsed(
       "--batch_norm", wanted.batch_norm, find_batch_norm_over, "NAME",
       "tower|synchronised: statistics of each device's batch, or of all devices' together; with "
@@ -133,12 +133,19 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
   BenchFlags wanted;
   add_flags(parser, wanted);
-  const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
+  const std::vector<OwnOption> of_gpt = models::gpt_flags(wanted.gpt, wanted.preset);
+  const TrainFlagSet set(
+      parser, {.program = program, .reads_files = false, .benchmark = true, .own = of_gpt});
   wanted.help = parse_with_config(parser, arguments);
   if (!wanted.help.empty()) return wanted;
   as_flag(parser.flag("--model").shown_name(), [&] { find_model(wanted.model_name); });
-  wanted.model = find_model(wanted.model_name, wanted.image_size,
-                            {wanted.batch_norm, wanted.label_smoothing, wanted.sequence_length});
+  ModelOptions options{wanted.batch_norm, wanted.label_smoothing};
+  if (wanted.model_name == "gpt") options.gpt = wanted.gpt;
+  for (const OwnOption& flag : of_gpt)
+    require<FlagError>(options.gpt || !parser.given("--" + flag.name),
+                       parser.flag("--" + flag.name).written, ": the model ", wanted.model_name,
+                       " has no tokens, but images (--image_size); it is for --model=gpt");
+  wanted.model = find_model(wanted.model_name, wanted.image_size, options);
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   add_to_config(wanted.training, wanted.model.optimizer);

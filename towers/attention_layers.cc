@@ -6,6 +6,7 @@
 #include "belfry/ops/cast.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/split.h"
 #include "belfry/towers/layer_scope_impl.h"
@@ -36,14 +37,19 @@ class AttentionParts {
 
   // Queries, keys and values of x.
   std::vector<Output> of_self(Output x) const {
-    const Output qkv = into("qkv", x, width_ + 2 * kv_width());
-    std::vector<Output> parts = kv_width() == width_
-                                    ? split(qkv, 3, 2, at_)
-                                    : split(qkv, {width_, kv_width(), kv_width()}, 2, at_);
+    std::vector<Output> parts = not_rotated(x);
+    parts[0] = rotated(parts[0], layer_.heads);
+    parts[1] = rotated(parts[1], layer_.kv_heads);
+    return parts;
+  }
+  // Those of the position where `place` [N,time,1] is 1, and 0 elsewhere: the query [N,1,width];
+  // key and value [N,time,kv_width], zeros at other positions.
+  std::vector<Output> of_one(Output x, Output place) const {
+    std::vector<Output> parts = not_rotated(x);
     if (layer_.rotary)
-      for (std::size_t i = 0; i < 2; ++i)
-        parts[i] = rotary_embedding(
-            parts[i], {.heads = i == 0 ? layer_.heads : layer_.kv_heads, .base = layer_.base}, at_);
+      parts[0] = reduce_sum(rotated(place * parts[0], layer_.heads), {1}, ReducedAxes::kKept, at_);
+    parts[1] = rotated(place * parts[1], layer_.kv_heads);
+    parts[2] = place * parts[2];
     return parts;
   }
   std::vector<Output> of_both(Output x, Output memory) const {
@@ -66,6 +72,14 @@ class AttentionParts {
             .bias = layer_.bias,
             .init = init,
             .trainable = layer_.trainable};
+  }
+  std::vector<Output> not_rotated(Output x) const {
+    const Output qkv = into("qkv", x, width_ + 2 * kv_width());
+    return kv_width() == width_ ? split(qkv, 3, 2, at_)
+                                : split(qkv, {width_, kv_width(), kv_width()}, 2, at_);
+  }
+  Output rotated(Output x, int heads) const {
+    return layer_.rotary ? rotary_embedding(x, {.heads = heads, .base = layer_.base}, at_) : x;
   }
   Output into(std::string_view name, Output x, std::int64_t units) const {
     return dense(tower_, name, x, dense_layer(units, layer_.init), at_);
@@ -124,15 +138,14 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x, Atte
   const AttentionParts parts(tower, kWhat, name, x, layer, at);
   require_layer(x.shape()[1] == 1, kWhat, name, at.site,
                 cat("a cache takes one position at a time, not ", x.type()));
-  require_layer(layer.window == 0 && !layer.rotary, kWhat, name, at.site,
-                "a cache has no window and no rotary");
+  require_layer(layer.window == 0, kWhat, name, at.site, "a cache has no window");
   const Shape& known = cache.keys.shape();
   require_layer(known.rank() == 3 && known[1] == step.time && known[2] == parts.kv_width(), kWhat,
                 name, at.site,
                 cat("the cache is ", cache.keys.type(), ", but must be f32[n,", step.time, ",",
                     parts.kv_width(), "]"));
   LayerScope scope(tower, kWhat, name, at);
-  // 1 at the new position, where the cache has zeros.
+  // 1 at the new position, where the caches have zeros.
   Tensor units({step.time, step.time}, cache.keys.dtype());
   for (std::int64_t t = 0; t < step.time; ++t)
     units.mutable_data<float>()[static_cast<std::size_t>(t * step.time + t)] = 1;
@@ -140,9 +153,9 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x, Atte
       reshape(gather(constant(tower.graph(), std::move(units), At("units", at.site)), step.position,
                      at.site),
               {kUnknownSize, step.time, 1}, at.site);
-  std::vector<Output> qkv = parts.of_self(x);
-  cache.keys = cache.keys + place * cast(qkv[1], cache.keys.dtype());
-  cache.values = cache.values + place * cast(qkv[2], cache.values.dtype());
+  std::vector<Output> qkv = parts.of_one(x, cast(place, x.dtype()));
+  cache.keys = cache.keys + cast(qkv[1], cache.keys.dtype());
+  cache.values = cache.values + cast(qkv[2], cache.values.dtype());
   qkv[1] = cast(cache.keys, qkv[0].dtype());
   qkv[2] = cast(cache.values, qkv[0].dtype());
   return parts.attend(qkv, {}, {.lengths = step.length});

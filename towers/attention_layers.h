@@ -53,7 +53,7 @@ struct TokenStep {
 };
 
 // causal_self_attention() for one position x [N,1,width], with the same variables. `cache` becomes
-// the cache with this position. It cannot have `window` or `rotary`.
+// the cache with this position. It cannot have `window`.
 Output causal_self_attention(Tower& tower, std::string_view name, Output x, AttentionLayer layer,
                              const TokenStep& step, KeyValueCache& cache, At at = {});
 

@@ -268,8 +268,10 @@ Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer 
   const Output wide = cast(x, variable_dtype(x));
   const Variable gamma =
       column_variable(tower, "gamma", wide, gamma_of(layer), layer.trainable, at.site);
-  const Variable beta =
-      column_variable(tower, "beta", wide, init::zeros(), layer.trainable, at.site);
+  const Output beta =
+      layer.bias
+          ? column_variable(tower, "beta", wide, init::zeros(), layer.trainable, at.site)
+          : constant(tower.graph(), Tensor(gamma.shape(), wide.dtype()), At("zeros", at.site));
   return cast(layer_norm(wide, gamma, beta, {.epsilon = layer.epsilon}, at.site), x.dtype());
 }
 

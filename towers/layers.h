@@ -89,6 +89,7 @@ Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer 
 
 struct LayerNormLayer {
   double epsilon = 1e-5;   // added to the variance
+  bool bias = true;        // whether there is beta
   Initializer gamma = {};  // ones by default
   bool trainable = true;
 };

@@ -14,7 +14,7 @@ endif()
 if(NOT BELFRY_SANITIZE STREQUAL thread)  # where programs are built only when named
   # Those that documents call by their names. The others show code, in the sources below.
   set(installed_programs belfry_command allreduce_bench gpt linear_regression mnist peak_bench
-                         predict resnet20 resnet50 train_bench)
+                         predict resnet resnet20 resnet50 train_bench)
   # They find the library beside them.
   set_target_properties(${installed_programs} PROPERTIES
                         INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
@@ -33,7 +33,7 @@ install(FILES ${op_test_sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/op_
 set(public_headers belfry.h op_test.h framework/device/gpu_kernels.h framework/graph/op.h
                    framework/graph/kernel.h framework/graph/shards.h framework/kernels/counter.h
                    ops/kernels/pointwise_op.h allreduce/pieces.h trainers/data/decode_image.h
-                   trainers/models/models.h)
+                   trainers/models/gpt.h trainers/models/models.h)
 file(GLOB gpu_tools CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} framework/cuda/kernels/*.h
      framework/cuda/kernels/*.cuh)  # for GPU kernels of one's own
 list(APPEND public_headers ${gpu_tools})

@@ -155,7 +155,7 @@ std::unique_ptr<Case> averages_case(int towers, const StepOptions& options) {
   const auto records =
       replicate(made->graph, specs, VariablePolicy::kReplicated, [&](Tower& tower) {
         const Output image = placeholder(made->graph, "image", DType::kF32, {1, 224, 224, 3});
-        models::resnet50(tower, image, placeholder(made->graph, "label", DType::kI32, {1}));
+        models::resnet(tower, image, placeholder(made->graph, "label", DType::kI32, {1}), 50);
       });
   const std::vector<Node*> updates = made->graph.nodes(kUpdateOps);
   std::vector<FeedType> feeds;

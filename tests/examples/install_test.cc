@@ -220,9 +220,9 @@ TEST_F(Installed, ProgramsAndExamplesAreThere) {
   const auto names = [](const std::string& folder) {
     return local_file_system().list(cat(prefix(), "/", folder));
   };
-  EXPECT_THAT(names("bin"),
-              ElementsAre("allreduce_bench", "belfry", "gpt", "linear_regression", "mnist",
-                          "peak_bench", "predict", "resnet20", "resnet50", "train_bench"));
+  EXPECT_THAT(names("bin"), ElementsAre("allreduce_bench", "belfry", "gpt", "linear_regression",
+                                        "mnist", "peak_bench", "predict", "resnet", "resnet20",
+                                        "resnet50", "train_bench"));
   EXPECT_THAT(names("share/belfry/examples"),
               IsSupersetOf({"CMakeLists.txt", "README.md", "gan.cc", "gpt.cc", "own_program"}));
   EXPECT_THAT(names("share/doc/belfry"), ElementsAre("LICENSE"));

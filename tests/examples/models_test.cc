@@ -216,6 +216,41 @@ TEST(Gpt, RefusesAVocabularyThatIsTooSmall) {
                  "error: --vocabulary=255: 2");
 }
 
+// A preset is nothing but flags: those that are given win, of a file or on the command line.
+TEST(Gpt, PresetsStandForFlags) {
+  const auto config = [](std::vector<std::string> flags) {
+    flags.emplace_back("--print_config");
+    const Finished done = run("gpt", flags);
+    EXPECT_EQ(done.status, 0) << done.errors;
+    return nlohmann::json::parse(done.output);
+  };
+  const auto tiny = config({"--preset=llama-tiny"});
+  EXPECT_FALSE(tiny.contains("preset"));
+  EXPECT_EQ(tiny["architecture"], "llama");
+  EXPECT_EQ(tiny["kv_heads"], 4);
+  EXPECT_EQ(config({"--layers=2", "--preset", "llama-tiny"})["layers"], 2);
+  EXPECT_EQ(config({"--preset=gpt2-124m", "--preset=char"})["width"], 128);
+  const TemporaryFolder folder;
+  folder.write("c.json", test::as_bytes(std::string(R"({"preset": "gpt2-124m", "layers": 3})")));
+  const std::string file = "--config=" + folder.path() + "/c.json";
+  EXPECT_EQ(config({file})["layers"], 3);
+  EXPECT_EQ(config({file})["width"], 768);
+  EXPECT_EQ(config({file, "--preset=llama-tiny"})["layers"], 4);
+  expect_refused("gpt", {"--preset=gpt2-124"}, "did you mean 'gpt2-124m'?");
+  expect_refused("gpt", {"--heads=3", "--dry_run"}, "--heads=3 does not divide the width 128");
+}
+
+TEST(Gpt, OfLlamaTrainsAndWrites) {
+  const TemporaryFolder data;
+  write_text(data);
+  const std::vector<std::string> flags{"--data_dir=" + data.path(), "--preset=llama-tiny",
+                                       "--layers=1", "--sequence_length=8", "--max_steps=2"};
+  auto on_two = flags;
+  on_two.emplace_back("--devices=cpu:2");
+  EXPECT_EQ(report("gpt", flags)["state_hash"], report("gpt", on_two)["state_hash"]);
+  EXPECT_THAT(run("gpt", flags).output, HasSubstr("sample after step 2:\n"));
+}
+
 TEST(Gpt, SmoothsItsLabels) {
   const TemporaryFolder data;
   write_text(data);
@@ -254,6 +289,13 @@ TEST(ResNet50, TrainsOnTfRecordsWithOneHashForOneAndTwoDevices) {
   };
   const auto one = with({"--devices=cpu:1"});
   EXPECT_EQ(with({"--devices=cpu:2", "--data_workers=2"})["state_hash"], one["state_hash"]);
+}
+
+TEST(ResNet, OfEveryDepthIsKnownByItsFlag) {
+  const Finished done = run("resnet", {"--depth=18", "--summary"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("11,689,512"));
+  expect_refused("resnet", {"--depth=20"}, "--depth=20 is not one of 18, 34, 50, 101, 152");
 }
 
 TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {

@@ -156,10 +156,11 @@ TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
 // The model has embeddings, row norms, attention and a head that shares the table; steps are
 // captured.
 TEST_F(RecorderModels, OfTransformersBreakNoRule) {
-  ModelSpec spec = find_model("gpt", 0, {.label_smoothing = 0.1, .sequence_length = 12});
+  ModelSpec spec =
+      find_model("gpt", 0, {.label_smoothing = 0.1, .gpt = models::GptSize{.sequence_length = 12}});
   spec.model = [](Tower& tower, Output tokens, Output label) {
     return models::gpt(tower, tokens, label,
-                       {.layers = 1, .heads = 2, .width = 16, .tied_head = true});
+                       {.layers = 1, .heads = 2, .width = 16, .tie_embeddings = true});
   };
   for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}})
     for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kF16}) {
@@ -174,7 +175,7 @@ TEST_F(RecorderModels, OfTransformersBreakNoRule) {
 }
 
 ModelSpec small_gpt() {
-  ModelSpec spec = find_model("gpt", 0, {.sequence_length = 16});
+  ModelSpec spec = find_model("gpt", 0, {.gpt = models::GptSize{.sequence_length = 16}});
   spec.model = [](Tower& tower, Output tokens, Output label) {
     return models::gpt(tower, tokens, label, {.layers = 2, .heads = 2, .width = 32});
   };

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/model_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -116,11 +117,12 @@ std::string grouped(double number) {
   return text;
 }
 
-std::string line_of(const std::string& name, const std::string& output, std::int64_t parameters,
-                    double work, std::int64_t bytes, int width) {
-  return cat(padded(name, -width), "  ", padded(output, -22),
-             padded(grouped(static_cast<double>(parameters)), 14), padded(grouped(work), 18),
-             padded(grouped(static_cast<double>(bytes)), 16), "\n");
+using Line = std::array<std::string, 5>;
+
+Line line_of(std::string name, std::string output, std::int64_t parameters, double work,
+             std::int64_t bytes) {
+  return {std::move(name), std::move(output), grouped(static_cast<double>(parameters)),
+          grouped(work), grouped(static_cast<double>(bytes))};
 }
 
 }  // namespace
@@ -151,16 +153,20 @@ std::vector<LayerSummary> layers_of(const TowerRecord& tower) {
 }
 
 std::string to_table(const ModelSummary& summary) {
-  std::size_t widest = 5;
-  for (const LayerSummary& layer : summary.layers) widest = std::max(widest, layer.name.size());
-  const auto width = static_cast<int>(widest);
-  std::string table =
-      cat(padded("layer", -width), "  ", padded("output", -22), padded("parameters", 14),
-          padded("multiply-adds", 18), padded("bytes", 16), "\n");
+  std::vector<Line> lines{{"layer", "output", "parameters", "multiply-adds", "bytes"}};
   for (const LayerSummary& layer : summary.layers)
-    table += line_of(layer.name, cat(layer.output), layer.parameters, layer.multiply_adds,
-                     layer.bytes, width);
-  table += line_of("total", "", summary.parameters, summary.multiply_adds, summary.bytes, width);
+    lines.push_back(
+        line_of(layer.name, cat(layer.output), layer.parameters, layer.multiply_adds, layer.bytes));
+  lines.push_back(line_of("total", "", summary.parameters, summary.multiply_adds, summary.bytes));
+  std::array<int, 5> widths{0, 22, 14, 18, 16};
+  for (const Line& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i)
+      widths[i] = std::max(widths[i], static_cast<int>(line[i].size()) + (i < 2 ? 0 : 2));
+  std::string table;
+  for (const Line& line : lines)
+    table += cat(padded(line[0], -widths[0]), "  ", padded(line[1], -widths[1]),
+                 padded(line[2], widths[2]), padded(line[3], widths[3]), padded(line[4], widths[4]),
+                 "\n");
   if (summary.trained < summary.parameters)
     table += cat(grouped(static_cast<double>(summary.trained)), " of the parameters are trained\n");
   const double samples = static_cast<double>(summary.samples);

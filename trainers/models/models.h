@@ -1,13 +1,13 @@
 // The models of benchmarks and of tests that compare modes.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "belfry/ops/gelu.h"
-#include "belfry/towers/attention_layers.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/models/gpt.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
@@ -19,8 +19,8 @@ BatchNormOver find_batch_norm_over(std::string_view name);
 
 struct ModelOptions {
   BatchNormOver batch_norm = BatchNormOver::kTower;
-  double label_smoothing = 0;  // of the loss (CrossEntropyOptions)
-  int sequence_length = 0;     // tokens; 0: the model's
+  double label_smoothing = 0;               // of the loss (CrossEntropyOptions)
+  std::optional<models::GptSize> gpt = {};  // of the model gpt
 };
 
 // Tower functions: image [n, height, width, channels], label i32 [n] -> the mean cross entropy.
@@ -33,26 +33,14 @@ Output mlp(Tower& tower, Output image, Output label, const ModelOptions& options
 // ResNet-20 for CIFAR (He et al. 2015, section 4.2, n = 3): 10 classes, batch norm; shortcuts have
 // no parameters (option A), so 269,722 are trained.
 Output resnet20(Tower& tower, Output image, Output label, const ModelOptions& options = {});
-// ResNet-50 v1.5 (a block's stride is in its 3x3 convolution): 1000 classes; 25,557,032 parameters
-// are trained.
-Output resnet50(Tower& tower, Output image, Output label, const ModelOptions& options = {});
+// ResNet-18, 34, 50, 101 or 152 for ImageNet (He et al. 2015, table 1), in version 1.5: a block's
+// stride is in its 3x3 convolution. 1000 classes; 11,689,512, 21,797,672, 25,557,032, 44,549,160 or
+// 60,192,808 parameters are trained. Throws OptionMistake for another depth.
+Output resnet(Tower& tower, Output image, Output label, int depth,
+              const ModelOptions& options = {});
 // VGG-16 (Simonyan and Zisserman 2014, configuration D) with dropout: 1000 classes; 138,357,544
 // parameters are trained.
 Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& options = {});
-// A transformer (decoder, pre-norm) with learned positions; weights begin normal with deviation
-// 0.02. Tokens and labels i32 [n, time]; each position is a sample of loss and accuracy. By default
-// 10,795,776 parameters at 256 tokens.
-struct GptSize {
-  int tokens = 65;  // different tokens
-  int layers = 6, heads = 6, width = 384;
-  bool tied_head = false;  // the head uses the table of tokens; else its own weights
-  GeluForm gelu = GeluForm::kByTanh;
-};
-Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
-           const ModelOptions& options = {});
-// The logits [n, tokens] of what follows one more token, with the variables of gpt() and the keys
-// and values of earlier tokens (attention_layers.h): text grows by one position at a time.
-Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size);
 }  // namespace models
 
 struct ModelSpec {
@@ -66,13 +54,13 @@ struct ModelSpec {
   std::string batch_norm = {};  // "tower" or "synchronised", as asked; "" for models without any
 };
 
-// mnist, mlp, resnet20, resnet50, vgg16, gpt.
+// mnist, mlp, resnet20, resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt.
 std::vector<std::string> model_names();
 
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
-// resnet50 and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest one, and if
-// the size is negative; OptionMistake for options of images, tokens (256 for gpt), or synchronised
-// batch norm that the model lacks.
+// the other resnets and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest
+// one, if the size is negative, or for a GptSize that the model lacks; OptionMistake for images or
+// synchronised batch norm that it lacks.
 ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
 // The types of trained variables, and so of gradients, in order of creation. Builds one tower.

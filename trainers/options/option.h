@@ -10,6 +10,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/options/own_option.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -87,6 +88,7 @@ struct OptionRow {
   bool (*taken)(const TrainerFacts& kind) = nullptr;
   std::string (*not_taken)(const OptionQuestion& asking) = nullptr;
 
+  std::vector<OwnOption::Choice> stands_for = {};  // values that stand for other flags
   std::string only_of = {};  // the trainer whose own option it is; "": it is none
 
   bool is_taken_by(const TrainerFacts& kind) const {

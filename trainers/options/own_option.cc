@@ -104,7 +104,10 @@ OptionRow OwnOption::row(std::string_view whose) const {
           .unit = by_type.empty() || unit.empty() ? by_type : unit,
           .text = cat(join(choices, "|"), choices.empty() ? "" : ": ", text),
           .otherwise = written.empty() ? "none" : written,
-          .scope = changes_results ? Scope::kResults : Scope::kExecution};
+          .scope = !stands_for.empty() ? Scope::kThisCall
+                   : changes_results   ? Scope::kResults
+                                       : Scope::kExecution,
+          .stands_for = stands_for};
 }
 
 OwnOption label_smoothing_flag(double& share) {

@@ -36,6 +36,12 @@ struct OwnOption {
   std::string unit = "";  // for --help: "RATE"; "": the type decides
   // The strings that an option takes, which --help lists; empty: any string.
   std::vector<std::string> choices = {};
+  // Choices that stand for other flags, which are read first: those that are given win.
+  struct Choice {
+    std::string name;
+    std::vector<std::string> flags;  // "--layers=12"
+  };
+  std::vector<Choice> stands_for = {};
   // For a trainer's option: whether another value gives other results. For a program's option the
   // model and the data show that.
   bool changes_results = true;

@@ -354,7 +354,7 @@ class FlagTable {
     for (const OwnOption& own : defaults_.own) {
       add(own_option<TrainFlags>(own, "the recipe's flag"));
       // A recipe's option is part of the model and the data, which identities know.
-      all_.back().scope = Scope::kExecution;
+      if (all_.back().scope == Scope::kResults) all_.back().scope = Scope::kExecution;
     }
     for (const std::string& name : trainer_names()) {
       group_ = cat("Of the trainer ", name);

@@ -364,41 +364,72 @@ void take_from_run(TrainFlags& flags) {
 
 namespace {
 
-std::vector<std::string> with_config(const FlagParser& parser,
-                                     std::span<const char* const> arguments) {
-  const std::optional<std::string> path = config_path(arguments);
-  if (!path) return {arguments.begin(), arguments.end()};
-  require<FlagError>(!path->empty(), "--config needs a value");
-  std::vector<std::string> all = arguments_in(parser, *path);
-  // Two flags may set one thing. The command line wins then, too.
-  const auto names_batch = [](std::string_view argument) {
-    return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
-  };
-  if (std::ranges::any_of(arguments, names_batch)) std::erase_if(all, names_batch);
-  const auto names_run = [](std::string_view argument) {
-    return name_in(argument) == "run_dir" || name_in(argument) == "train_dir";
-  };
-  if (std::ranges::none_of(arguments, names_run) && std::ranges::none_of(all, names_run))
-    leave_out_of_run_directory(parser, *path, all);
-  all.insert(all.end(), arguments.begin(), arguments.end());
+// The flags that arguments stand for: "--layers=12" for "--preset=gpt2-124m".
+std::vector<std::string> implied_by(const FlagParser& parser,
+                                    std::span<const std::string> arguments) {
+  std::map<std::string, std::string> chosen;  // the last value of each such flag
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string name = name_in(arguments[i]);
+    const OptionRow* const row = parser.row(name);
+    if (!row || row->stands_for.empty()) continue;
+    const std::size_t equals = arguments[i].find('=');
+    if (equals != std::string::npos)
+      chosen[name] = arguments[i].substr(equals + 1);
+    else if (i + 1 < arguments.size())
+      chosen[name] = arguments[i + 1];
+  }
+  std::vector<std::string> flags;
+  for (const auto& [name, value] : chosen)
+    for (const OwnOption::Choice& choice : parser.row(name)->stands_for)
+      if (choice.name == value) flags.insert(flags.end(), choice.flags.begin(), choice.flags.end());
+  return flags;
+}
+
+// The flags of a file and of the command line, each after those that they stand for: the last value
+// of a flag wins.
+struct AllArguments {
+  std::vector<std::string> of_file, of_line;
+};
+
+AllArguments with_config(const FlagParser& parser, std::span<const char* const> arguments) {
+  AllArguments all;
+  all.of_line = {arguments.begin(), arguments.end()};
+  if (const std::optional<std::string> path = config_path(arguments)) {
+    require<FlagError>(!path->empty(), "--config needs a value");
+    all.of_file = arguments_in(parser, *path);
+    // Two flags may set one thing. The command line wins then, too.
+    const auto names_batch = [](std::string_view argument) {
+      return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
+    };
+    if (std::ranges::any_of(arguments, names_batch)) std::erase_if(all.of_file, names_batch);
+    const auto names_run = [](std::string_view argument) {
+      return name_in(argument) == "run_dir" || name_in(argument) == "train_dir";
+    };
+    if (std::ranges::none_of(arguments, names_run) && std::ranges::none_of(all.of_file, names_run))
+      leave_out_of_run_directory(parser, *path, all.of_file);
+  }
+  for (std::vector<std::string>* const some : {&all.of_file, &all.of_line}) {
+    const std::vector<std::string> implied = implied_by(parser, *some);
+    some->insert(some->begin(), implied.begin(), implied.end());
+  }
   return all;
 }
 
 }  // namespace
 
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments) {
-  const std::vector<std::string> all = with_config(parser, arguments);
+  const AllArguments all = with_config(parser, arguments);
   std::vector<const char*> texts;
-  for (const std::string& argument : all) texts.push_back(argument.c_str());
-  const std::span of_file = std::span(all).first(all.size() - arguments.size());
+  for (const std::vector<std::string>* const some : {&all.of_file, &all.of_line})
+    for (const std::string& argument : *some) texts.push_back(argument.c_str());
   try {
-    return parser.parse(texts, of_file.size());
+    return parser.parse(texts, all.of_file.size());
   } catch (const FlagError& error) {
     const std::string flag = cat("--", error.fields().option);
     const auto is_it = [&](std::string_view argument) { return "--" + name_in(argument) == flag; };
     const bool is_of_file = parser.given(flag) ? parser.flag(flag).of_file
-                                               : std::ranges::any_of(of_file, is_it) &&
-                                                     std::ranges::none_of(arguments, is_it);
+                                               : std::ranges::any_of(all.of_file, is_it) &&
+                                                     std::ranges::none_of(all.of_line, is_it);
     if (!is_of_file) throw;
     throw FlagError(with_flag(cat("--config=", shown(*config_path(arguments))), error));
   }

@@ -101,6 +101,9 @@ TEST(ModelSummary, IsATableAndJson) {
                              .step_multiply_adds = 72};
   EXPECT_THAT(to_table(summary), HasSubstr("1,234,567"));
   EXPECT_THAT(to_table(summary), HasSubstr("12 multiply-adds a sample"));
+  ModelSummary large = summary;
+  large.multiply_adds = 1e15;
+  EXPECT_THAT(to_table(large), HasSubstr("  1,000,000,000,000,000  ")) << "columns stay apart";
   const JsonValue json = to_json(summary);
   EXPECT_EQ(json.at("layers").items().front().at("output").text(), "f32[2,3]");
   EXPECT_EQ(json.at("multiply_adds_per_step").number(), 72);

@@ -81,7 +81,7 @@ TEST(RecomputeTraining, GivesTheSameBitsOfResNet20) {
 }
 
 TEST(RecomputeTraining, GivesTheSameBitsOfGpt) {
-  const Wanted gpt{"gpt", {.sequence_length = 8}, 1, 1};
+  const Wanted gpt{"gpt", {.gpt = models::GptSize{.sequence_length = 8}}, 1, 1};
   EXPECT_EQ(trained(gpt, {"block*"}), trained(gpt, {}));
 }
 
@@ -119,7 +119,7 @@ TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
       EXPECT_EQ(errors.find(cat(scope, " saves nothing here: ")) != std::string::npos, first)
           << errors;
   }
-  const Wanted gpt{"gpt", {.sequence_length = 8}, 2, 1};
+  const Wanted gpt{"gpt", {.gpt = models::GptSize{.sequence_length = 8}}, 2, 1};
   const auto text = data_of(gpt);
   testing::internal::CaptureStderr();
   make(gpt, {"block*"}, *text, true);
@@ -127,7 +127,7 @@ TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
 }
 
 TEST(RecomputeTraining, WarnsOfTheSecondOfTwoScopesForTheSameNodes) {
-  const Wanted gpt{"gpt", {.sequence_length = 8}, 1, 1};
+  const Wanted gpt{"gpt", {.gpt = models::GptSize{.sequence_length = 8}}, 1, 1};
   const auto data = data_of(gpt);
   testing::internal::CaptureStderr();
   make(gpt, {"block0", "block*", "block1"}, *data, true);

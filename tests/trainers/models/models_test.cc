@@ -14,6 +14,7 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace models_test {
@@ -32,6 +33,14 @@ TEST(Models, Resnet50HasThePublishedNumberOfParameters) {
   EXPECT_EQ(trained_elements("resnet50"), 25'557'032);
   EXPECT_EQ(4 * trained_elements("resnet50"), 102'228'128) << "bytes of its gradients";
   EXPECT_EQ(trainable_types(find_model("resnet50")).size(), 161u);
+}
+
+// These are the numbers of torchvision's models.
+TEST(Models, ResnetsOfEveryDepthHaveThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("resnet18"), 11'689'512);
+  EXPECT_EQ(trained_elements("resnet34"), 21'797'672);
+  EXPECT_EQ(trained_elements("resnet101"), 44'549'160);
+  EXPECT_EQ(trained_elements("resnet152"), 60'192'808);
 }
 
 // These are the numbers of torchvision's vgg16: 13 convolutions and three dense layers.
@@ -67,7 +76,9 @@ TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
   Graph graph;
   Tower tower(graph);
   const Output tokens = placeholder(graph, "tokens", DType::kI32, {2, 64});
-  models::gpt(tower, tokens, tokens, {.layers = 4, .heads = 4, .width = 128, .tied_head = true});
+  models::gpt(
+      tower, tokens, tokens,
+      {.layers = 4, .heads = 4, .width = 128, .sequence_length = 64, .tie_embeddings = true});
   constexpr std::int64_t c = 128, v = 65, t = 64;
   std::int64_t elements = 0;
   for (const Variable& variable : tower.trainables()) elements += variable.shape().elements();
@@ -75,22 +86,80 @@ TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
   EXPECT_EQ(elements, v * c + t * c + 4 * block + 2 * c);
 }
 
+std::int64_t trained_elements(const models::GptSize& size) {
+  std::int64_t elements = 0;
+  for (const TensorType& type : trainable_types(find_model("gpt", 0, {.gpt = size})))
+    elements += type.shape.elements();
+  return elements;
+}
+
+// A preset by what --preset stands for.
+models::GptSize preset(std::string_view name) {
+  models::GptSize size;
+  std::string chosen;
+  const std::vector<OwnOption> flags = models::gpt_flags(size, chosen);
+  for (const OwnOption::Choice& choice : flags[0].stands_for) {
+    if (choice.name != name) continue;
+    for (const std::string& flag : choice.flags) {
+      const std::size_t equals = flag.find('=');
+      for (const OwnOption& option : flags)
+        if ("--" + option.name == flag.substr(0, equals))
+          option.read({option.name, flag.substr(equals + 1), flag});
+    }
+  }
+  return size;
+}
+
+// The numbers of `transformers`' GPT-2 and Llama 3.
+TEST(Models, PresetsHaveThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements(preset("gpt2-124m")), 124'439'808);
+  EXPECT_EQ(trained_elements(preset("gpt2-355m")), 354'823'168);
+  EXPECT_EQ(trained_elements(preset("llama-8b")), 8'030'261'248);
+}
+
+TEST(Models, GptWithoutBiasesHasOnlyWeights) {
+  models::GptSize size{.layers = 1, .heads = 2, .width = 8, .sequence_length = 4};
+  const std::int64_t with = trained_elements(size);
+  size.bias = false;
+  EXPECT_EQ(with - trained_elements(size), 3 * 8 + 8 + 4 * 8 + 8 + 3 * 8);
+}
+
+TEST(Models, GptRefusesSizesThatCannotBe) {
+  const auto message = [](const models::GptSize& size) {
+    return message_of<OptionMistake>([&] { find_model("gpt", 0, {.gpt = size}); });
+  };
+  EXPECT_EQ(message({.heads = 5}),
+            "the option heads=5 does not divide the width 384 (the option width)");
+  EXPECT_EQ(message({.kv_heads = 4}),
+            "the option kv_heads=4 does not divide the 6 heads (the option heads)");
+  EXPECT_THAT(message({.architecture = "llama", .heads = 2, .width = 6}),
+              testing::HasSubstr("an even width of each head, not 3"));
+  EXPECT_THAT(message({.rope_theta = 500000}), testing::HasSubstr("whose positions are learned"));
+  EXPECT_THAT(message({.architecture = "bert"}), testing::HasSubstr("none of gpt2, llama"));
+}
+
 TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
   const ModelSpec spec = find_model("gpt");
   EXPECT_EQ(spec.fields[0], (Dataset::Field{"tokens", DType::kI32, {256}}));
   EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {256}}));
-  EXPECT_EQ(find_model("gpt", 0, {.sequence_length = 16}).fields[1].shape, (Shape{16}));
+  EXPECT_EQ(find_model("gpt", 0, {.gpt = models::GptSize{.sequence_length = 16}}).fields[1].shape,
+            (Shape{16}));
   EXPECT_THAT(message_of<InvalidArgument>([] { find_model("gpt", 28); }),
               testing::AllOf(testing::HasSubstr("image_size=28: the model gpt has no images"),
                              testing::HasSubstr("(the option sequence_length)")));
-  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("mlp", 0, {.sequence_length = 8}); }),
-              testing::AllOf(testing::HasSubstr("sequence_length=8: the model mlp has no tokens"),
-                             testing::HasSubstr("for the model gpt")));
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [] { find_model("mlp", 0, {.gpt = models::GptSize{.sequence_length = 8}}); }),
+              testing::HasSubstr("the model mlp has no GptSize; that is for gpt"));
 }
 
+class EveryGpt : public testing::TestWithParam<const char*> {};
+
 // The bits are equal for every number of towers.
-TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
-  const ModelSpec spec = find_model("gpt", 0, {.sequence_length = 6});
+TEST_P(EveryGpt, TrainsAlikeOnOneTwoAndFourDevices) {
+  const ModelSpec spec = find_model(
+      "gpt", 0,
+      {.gpt = models::GptSize{
+           .architecture = GetParam(), .kv_heads = 2, .sequence_length = 6, .dropout = 0.1}});
   const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
   std::string one;
   for (const int devices : {1, 2, 4}) {
@@ -110,6 +179,9 @@ TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
     one = hash;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Architectures, EveryGpt, testing::Values("gpt2", "llama"),
+                         [](const auto& test) { return std::string(test.param); });
 
 // The 256 tokens are work enough for the weights of a shard.
 TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
@@ -149,27 +221,24 @@ TEST(Models, RefuseUnknownNamesAndSizes) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
                  "unknown model 'resnet5'; did you mean 'resnet50'? (models: mnist, mlp, resnet20, "
-                 "resnet50, vgg16, gpt)");
+                 "resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt)");
   }
   EXPECT_THROW(find_model("mlp", -1), InvalidArgument);
   EXPECT_THAT(model_names(),
-              testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50", "vgg16", "gpt"));
+              testing::ElementsAre("mnist", "mlp", "resnet20", "resnet18", "resnet34", "resnet50",
+                                   "resnet101", "resnet152", "vgg16", "gpt"));
 }
 
-// All models but vgg16, whose updates take longer than the others take to learn.
-std::vector<std::string> models_that_learn_fast() {
-  std::vector<std::string> names = model_names();
-  std::erase(names, "vgg16");
-  return names;
-}
-
+// One of each kind. Updates of vgg16 take longer than the others take to learn.
 class EveryModel : public testing::TestWithParam<std::string> {};
 
 // A model can learn the random labels of one batch by heart.
 TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
   if (kSanitized && GetParam() == std::string_view("resnet50")) GTEST_SKIP() << "resnet20 does";
   const bool text = GetParam() == "gpt";
-  const ModelSpec spec = find_model(GetParam(), text ? 0 : 16, {.sequence_length = text ? 8 : 0});
+  const ModelSpec spec =
+      text ? find_model(GetParam(), 0, {.gpt = models::GptSize{.sequence_length = 8}})
+           : find_model(GetParam(), 16);
   const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
   struct Losses final : Callback {
     void after_step(Trainer& trainer, const StepInfo&) override {
@@ -196,7 +265,8 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
   EXPECT_GE(losses->accuracy, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models_that_learn_fast()),
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
+                         testing::Values("mnist", "mlp", "resnet20", "resnet18", "resnet50", "gpt"),
                          [](const auto& test) { return test.param; });
 
 // Smoothed targets make the loss of guessing larger, and training ends with other weights.

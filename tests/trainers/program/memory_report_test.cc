@@ -130,13 +130,14 @@ TEST(MemoryLine, CountsTheCopyThatIsSavedOnce) {
       << "sums of gradients are not saved";
 }
 
-std::string error_of_training_in(std::int64_t bytes) try {
+std::string error_of_training_in(std::int64_t bytes, bool plans = false) try {
   const auto data = smooth_data(64);
   Console console(nullptr);
   TrainerOptions wanted = options(2, 2);
   wanted.callbacks = {std::make_shared<TellMemory>(console, false, MemoryLimit{bytes, "use less"})};
+  wanted.session.dry_run = plans;
   Trainer trainer(find_trainer("replicated"), wanted, *data);
-  trainer.train();
+  plans ? trainer.loop().check_callbacks() : trainer.train();
   return "";
 } catch (const OutOfMemory& error) {
   return error.what();
@@ -147,6 +148,14 @@ TEST(TellMemory, RefusesWhatTheMachineHasNoMemoryFor) {
   EXPECT_THAT(error_of_training_in(1000),
               testing::AllOf(HasSubstr("training needs "),
                              HasSubstr(" of memory, but this machine has 1000 bytes; use less")));
+}
+
+// A plan may be for another machine, so it only warns.
+TEST(TellMemory, WarnsOfWhatTheMachineHasNoMemoryForInPlans) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(error_of_training_in(1000, true), "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr(" of memory, but this machine has 1000 bytes; use less"));
 }
 
 class MemoryReportFile : public TrainTest {

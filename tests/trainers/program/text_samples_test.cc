@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr models::GptSize kTiny{
-    .tokens = 30, .layers = 1, .heads = 1, .width = 8, .tied_head = true};
+const models::GptSize kTiny{
+    .layers = 1, .heads = 1, .width = 8, .vocabulary = 30, .tie_embeddings = true};
 
 std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wanted,
                                     std::int64_t steps = 5, int devices = 1,
@@ -85,7 +85,8 @@ TEST(TextSamples, FollowTheTemperature) {
 // A step with a cache gives the tokens that the whole model gives, though text is longer than the
 // model's time, and begins with more.
 TEST(TextSamples, AreTheSameWithACache) {
-  const models::GptSize size{.tokens = 30, .layers = 2, .heads = 2, .width = 8, .tied_head = true};
+  const models::GptSize size{
+      .layers = 2, .heads = 2, .width = 8, .vocabulary = 30, .tie_embeddings = true};
   for (const std::int64_t length : {1, 6, 16})
     for (const char* const begin : {"a", "abcdefghijk"}) {
       const auto data = text(length);
@@ -101,6 +102,21 @@ TEST(TextSamples, AreTheSameWithACache) {
       EXPECT_EQ(samples_of(*data, wanted, 5, 2, Precision::kF32, size), whole) << "on two devices";
       EXPECT_EQ(built, 2);
     }
+}
+
+// A cache rotates the position that it takes by its time.
+TEST(TextSamples, OfLlamaAreTheSameWithACache) {
+  const models::GptSize size{.architecture = "llama",
+                             .layers = 2,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .width = 16,
+                             .vocabulary = 30};
+  const auto data = text(16);
+  TextSampleOptions wanted{.begin = "abc", .tokens = 40};
+  const auto whole = samples_of(*data, wanted, 5, 1, Precision::kF32, size);
+  wanted.step = [&](Tower& tower, TokenStep& step) { return models::gpt_step(tower, step, size); };
+  EXPECT_EQ(samples_of(*data, wanted, 5, 1, Precision::kF32, size), whole);
 }
 
 TEST(TextSamples, WithACacheAreDrawnFrom16BitsToo) {
@@ -132,7 +148,7 @@ TEST(TextSamples, ShowWhatIsNotPrintableTextAsEscapes) {
   const auto data = data::text(
       {.tokens = "bytes", .length = 6, .per_epoch = 12, .vocabulary = 256})({folder.path()}, true);
   models::GptSize size = kTiny;
-  size.tokens = 256;
+  size.vocabulary = 256;
   constexpr char kText[] = "\xC3\xA9\t\xE2\x82\xAC\xF0\x9F\x98\x80";  // of 2, 3 and 4 bytes
   const std::pair<const char*, const char*> cases[] = {
       {"\x1B", "\\x1b"},                    // ESC

@@ -1,4 +1,6 @@
-// ResNet-50 on TFRecord files of images, or on generated ones. Try: resnet50 --devices=gpu:8
+// ResNet-50, or another of its family, on TFRecord files of images, or on generated ones. It is
+// built twice: as resnet, and as resnet50, its name where documents mean that depth. Try: resnet50
+// --devices=gpu:8
 // --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
 #include "belfry/belfry.h"
 #include "belfry/trainers/models/models.h"
@@ -6,11 +8,11 @@ using namespace belfry;
 
 int main(int argc, char** argv) {
   std::string statistics = "tower";
-  std::int64_t side = 224, label_offset = 0;
+  std::int64_t depth = 50, side = 224, label_offset = 0;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
-    return models::resnet50(
-        tower, image, label,
+    return models::resnet(
+        tower, image, label, static_cast<int>(depth),
         {.batch_norm = find_batch_norm_over(statistics), .label_smoothing = smoothing});
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
@@ -25,6 +27,13 @@ int main(int argc, char** argv) {
        .global_batch_size = 256,
        .epochs = 90,
        .flags = {
+           {.name = "depth",
+            .variable = &depth,
+            .text = "layers with weights: 18, 34, 50, 101 or 152",
+            .range = {"one of 18, 34, 50, 101, 152",
+                      [](double x) {
+                        return x == 18 || x == 34 || x == 50 || x == 101 || x == 152;
+                      }}},
            {.name = "image_size",
             .variable = &side,
             .text = "height and width of the images that the model takes, pixels",
