@@ -128,10 +128,8 @@ TEST(Models, GptRefusesSizesThatCannotBe) {
   const auto message = [](const models::GptSize& size) {
     return message_of<OptionMistake>([&] { find_model("gpt", 0, {.gpt = size}); });
   };
-  EXPECT_EQ(message({.heads = 5}),
-            "the option heads=5 does not divide the width 384 (the option width)");
-  EXPECT_EQ(message({.kv_heads = 4}),
-            "the option kv_heads=4 does not divide the 6 heads (the option heads)");
+  EXPECT_EQ(message({.heads = 5}), "heads=5 does not divide the width 384 (the option width)");
+  EXPECT_EQ(message({.kv_heads = 4}), "kv_heads=4 does not divide the 6 heads (the option heads)");
   EXPECT_THAT(message({.architecture = "llama", .heads = 2, .width = 6}),
               testing::HasSubstr("an even width of each head, not 3"));
   EXPECT_THAT(message({.rope_theta = 500000}), testing::HasSubstr("whose positions are learned"));
