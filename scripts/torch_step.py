@@ -27,6 +27,7 @@ class Distances:
 
     loss: float
     gradients: dict[str, float]  # by the names of Belfry's variables
+    in_f32: float | None = None  # the largest of PyTorch's own f32
 
     @property
     def worst(self):
@@ -38,7 +39,8 @@ class Distances:
 
     def __str__(self):
         worst = self.gradients[self.worst]
-        return f"loss {self.loss:.1e}, {len(self.gradients)} gradients at most {worst:.1e} ({self.worst})"
+        own = "" if self.in_f32 is None else f"; PyTorch in f32 {self.in_f32:.1e}"
+        return f"loss {self.loss:.1e}, {len(self.gradients)} gradients at most {worst:.1e} ({self.worst}){own}"
 
 
 def largest(tensor):
@@ -157,13 +159,8 @@ def distances(step, losses, gradients, expected):
 
 def compare(path, model, loss):
     step = Step(path)
-    return distances(step, step.losses, step.gradients, gradients_in(step, model, loss, torch.double))
-
-
-def compare_both(path, model, loss):
-    """The distances of Belfry and of PyTorch's own f32, both from PyTorch's f64."""
-    step = Step(path)
     theirs = gradients_in(step, model, loss, torch.float)
     theirs = [{name: tensor.detach().clone() for name, tensor in part.items()} for part in theirs]
     right = gradients_in(step, model, loss, torch.double)
-    return distances(step, step.losses, step.gradients, right), distances(step, *theirs, right)
+    ours = distances(step, step.losses, step.gradients, right)
+    return dataclasses.replace(ours, in_f32=distances(step, *theirs, right).most)

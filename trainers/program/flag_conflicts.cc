@@ -45,7 +45,7 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   };
   require_flag(flags.files.step.empty() || why == "--write_step", "write_step",
                "--write_step=", flags.files.step, " has no use beside ", why,
-               ", which computes no step; leave one of them out");
+               ", which writes no step; leave one of them out");
   for (const Option<TrainFlags>& option : *flags.table) {
     const std::string flag = "--" + option.name;
     require_flag(!option.of_training || !used.given(flag) || names_none(option), option.name,
@@ -55,6 +55,10 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   require_flag(flags.files.memory_report.empty() || flags.inspection.dry_run, "memory_report",
                "--memory_report=", flags.files.memory_report, " has no use beside ", why,
                ", which is no training run; leave one of them out");
+  require_flag(flags.files.json.empty() || flags.files.step.empty(), "json",
+               "--json=", flags.files.json,
+               " has no use beside --write_step, which writes one file; leave it "
+               "out");
 }
 
 // --evaluate_only writes no run, and needs weights.

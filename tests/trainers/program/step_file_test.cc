@@ -103,7 +103,7 @@ TEST_F(StepFile, HasTheWeightsThatAreLoaded) {
 }
 
 TEST_F(StepFile, RefusesFlagsOfATraining) {
-  for (const char* const other : {"--run_dir=r", "--trace_file=t", "--resume=r"})
+  for (const char* const other : {"--run_dir=r", "--trace_file=t", "--resume=r", "--json=j"})
     EXPECT_THAT(run_train({flag(), other}).error, HasSubstr(" has no use beside --write_step"))
         << other;
   for (const char* const other : {"--dry_run", "--summary", "--check_equivalence=1"})
