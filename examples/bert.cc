@@ -12,46 +12,25 @@ constexpr std::int32_t kNotHidden = -100;
 
 // Rows of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become any other
 // character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
-class MaskedText final : public Dataset {
+class MaskedText final : public DerivedDataset {
  public:
-  explicit MaskedText(std::unique_ptr<Dataset> text) : text_(std::move(text)) {}
-
+  using DerivedDataset::DerivedDataset;
   std::vector<Field> signature() const override {
     return {{"tokens", DType::kI32, {kTime}},
             {"target", DType::kI32, {kTime}},
             {"length", DType::kI32, {}}};
   }
-  void gather(std::span<const std::int64_t> indices,
-              std::span<std::byte* const> out) const override {
-    text_->gather(indices, out.first(2));
-    for (std::size_t i = 0; i < indices.size(); ++i) hide({.epoch = -1}, indices[i], i, out);
-  }
-  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
-                       std::span<std::byte* const> out) const override {
-    text_->gather_training(pass, indices, out.first(2));
-    for (std::size_t i = 0; i < indices.size(); ++i) hide(pass, indices[i], i, out);
-  }
-  std::int64_t size() const override { return text_->size(); }
-  void check() const override { text_->check(); }
-  std::string describe() const override { return "masked rows of " + text_->describe(); }
-  std::vector<std::string> files() const override { return text_->files(); }
-  std::int64_t left_out() const override { return text_->left_out(); }
 
  private:
-  // The text has left characters in row `row` of the tokens.
-  static void hide(const DataPass& pass, std::int64_t sample, std::size_t row,
-                   std::span<std::byte* const> out) {
-    std::uint64_t drawn = 0;
-    const auto below = [&](int bound) {  // a random number in [0, bound)
-      const auto element = static_cast<std::uint64_t>(sample) * (4 * kTime) + drawn++;
-      const auto epoch = static_cast<std::uint64_t>(pass.epoch);
-      return static_cast<std::int32_t>(bound *
-                                       kernels::unit(kernels::mix(pass.seed, epoch, element)));
+  void make(Sample& sample) const override {
+    copy_source(sample);
+    auto* const token = sample.field<std::int32_t>(0);
+    auto* const target = sample.field<std::int32_t>(1);
+    const auto below = [&](std::uint64_t bound) {
+      return static_cast<std::int32_t>(sample.random.below(bound));
     };
-    auto* const token = reinterpret_cast<std::int32_t*>(out[0]) + row * kTime;
-    auto* const target = reinterpret_cast<std::int32_t*>(out[1]) + row * kTime;
     const int length = kShortest + below(kTime - kShortest + 1);
-    reinterpret_cast<std::int32_t*>(out[2])[row] = length;
+    *sample.field<std::int32_t>(2) = length;
     for (int t = 0; t < kTime; ++t) {
       target[t] = kNotHidden;
       if (t >= length) {
@@ -63,8 +42,6 @@ class MaskedText final : public Dataset {
       }
     }
   }
-
-  std::unique_ptr<Dataset> text_;
 };
 
 std::unique_ptr<Dataset> masked_text(const RunDirs& dirs, bool train) {
@@ -105,7 +82,8 @@ Output bert(Tower& tower, Output tokens, Output target, Output length) {
   const Output hidden = cast(not_equal(wanted, kNotHidden), DType::kF32);
   tower.output("logits", logits);
   tower.metric("accuracy", metrics::top_k(logits, wanted, 1));
-  // The loss of a hidden character, in evaluations, too, whose `loss` is divided by all positions.
+  // The loss of a hidden character, in evaluations, too, whose `loss` is divided by all
+  // positions.
   tower.metric("of_hidden", metrics::ratio(losses, hidden));
   return weighted_mean(tower, losses, hidden);
 }

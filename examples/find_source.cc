@@ -14,9 +14,7 @@ constexpr double kSpread = 0.015, kWindX = 0.5, kWindY = 0.2, kWidth = 0.06;
 // and what enters. Around the square the air is clean.
 Output blown(Output smoke, Output entering) {
   const Output around = pad(smoke, {{1, 1}, {1, 1}});
-  const auto beside = [&](std::int64_t y, std::int64_t x) {
-    return slice(around, {1 + y, 1 + x}, {kSide, kSide});
-  };
+  const auto beside = [&](int y, int x) { return slice(around, {1 + y, 1 + x}, {kSide, kSide}); };
   const Output left = beside(0, -1), right = beside(0, 1), up = beside(-1, 0), down = beside(1, 0);
   const Output curvature = (left + right + up + down - 4 * smoke) / (kDx * kDx);
   const Output carried = (kWindX * (right - left) + kWindY * (down - up)) / (2 * kDx);
@@ -29,17 +27,16 @@ Output measured(Output chimney) {
   Graph& graph = chimney.node().graph();
   const Output places = linspace(graph, kDx / 2, 1 - kDx / 2, kSide, DType::kF64);
   const std::vector<Output> of = unstack(chimney);
-  const Output distance =
-      square(expand_dims(places, 0) - of[0]) + square(expand_dims(places, 1) - of[1]);
-  const Output entering = exp(of[2] - distance / (2 * kWidth * kWidth));
+  const Output x = expand_dims(places, 0) - of[0], y = expand_dims(places, 1) - of[1];
+  const Output entering = exp(of[2] - (square(x) + square(y)) / (2 * kWidth * kWidth));
   const Output sensors = constant(
       graph, Tensor({5, 2}, std::vector<std::int32_t>{8, 26, 14, 16, 18, 28, 24, 20, 28, 30}));
+  Output smoke = zeros_like(entering);
   std::vector<Output> values;
-  repeat(kSteps, {zeros_like(entering)}, [&](int, std::vector<Output> smoke) {
-    smoke[0] = blown(smoke[0], entering);
-    values.push_back(gather_nd(smoke[0], sensors));
-    return smoke;
-  });
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    smoke = blown(smoke, entering);
+    values.push_back(gather_nd(smoke, sensors));
+  }
   return stack(values);
 }
 
@@ -47,26 +44,22 @@ int run() {
   Graph graph;
   Session session(graph);
   // Measurements come from a chimney at (0.3, 0.4) with the rate e.
-  const Output real = constant(graph, Tensor({3}, std::vector<double>{0.3, 0.4, 1}));
-  const Output measurements = constant(graph, session.run(measured(real)));
+  const Tensor real({3}, std::vector{0.3, 0.4, 1.0}), guess({3}, std::vector{0.5, 0.5, 0.0});
+  const Output measurements = constant(graph, session.run(measured(constant(graph, real))));
   const Variable chimney =
-      variable(graph, "chimney", {3},
-               {.dtype = DType::kF64,
-                .initializer = init::value(Tensor({3}, std::vector<double>{0.5, 0.5, 0}))});
+      variable(graph, "chimney", {3}, {.dtype = DType::kF64, .initializer = init::value(guess)});
   const Output loss = reduce_sum(square(measured(chimney) - measurements));
   const auto print = [&](const MinimizeIteration& now) {
     const Tensor at = session.read(chimney);
     const std::span<const double> x = at.data<double>();
-    std::printf("iteration %2d: loss %.3e, at (%.6f, %.6f), rate exp(%.6f)\n", now.iteration,
-                now.loss, x[0], x[1], x[2]);
+    std::printf("iteration %2d: loss %.7e, gradient %.7e, at (%.9f, %.9f), rate exp(%.9f)\n",
+                now.iteration, now.loss, now.gradient_norm, x[0], x[1], x[2]);
     return true;
   };
-  const MinimizeResult result = minimize(session, loss, {chimney}, {.callback = print});
-  std::printf("%s\n", result.str().c_str());
+  std::printf("%s\n", minimize(session, loss, {chimney}, {.callback = print}).str().c_str());
   return 0;
 }
 
 int main(int argc, char** argv) {
-  return run_program_without_flags(
-      argc, argv, "Finds a chimney from measurements of its smoke by L-BFGS. Takes no flags.", run);
+  return run_program_without_flags(argc, argv, "Finds a chimney. Takes no flags.", run);
 }

@@ -1,22 +1,36 @@
-// A generative adversarial network. A generator draws digits from noise, and a discriminator tells
-// them from digits of the data. Each step trains the discriminator, and then the generator against
-// it. Try: gan --devices=cpu:4 --run_dir=runs/gan
+// A deep convolutional generative adversarial network (Radford, Metz and Chintala 2016). A
+// generator draws digits from noise, and a discriminator tells them from digits of the data. Each
+// step trains the discriminator, and then the generator against it. Try: gan --devices=cpu:4
+// --run_dir=runs/gan
 #include "belfry/belfry.h"
 using namespace belfry;
 
+constexpr int kNoise = 64, kWidth = 16;  // kWidth: channels of 14 x 14 pixels
+
+// Pixels are from -1 to 1.
 Output generator(Tower& tower, Output noise) {
   const VariableScope scope(tower.graph(), "gen");
-  const Output seed = relu(dense(tower, "fc0", noise, {.units = 7 * 7 * 32}));
-  Output x = reshape(seed, {kUnknownSize, 7, 7, 32});
-  x = relu(conv2d_transpose(tower, "up0", x, {.filters = 16, .kernel = 5, .stride = 2}));
-  return sigmoid(flatten(conv2d_transpose(tower, "up1", x, {.filters = 1, .stride = 2})));
+  const Initializer small = init::normal(0.02);
+  Output x = dense(tower, "fc", noise, {.units = 7 * 7 * 2 * kWidth, .bias = false, .init = small});
+  x = reshape(x, {kUnknownSize, 7, 7, 2 * kWidth});
+  x = relu(batch_norm(tower, "bn0", x, {.synchronised = true}));
+  x = conv2d_transpose(tower, "up0", x,
+                       {.filters = kWidth, .kernel = 4, .stride = 2, .bias = false, .init = small});
+  x = relu(batch_norm(tower, "bn1", x, {.synchronised = true}));
+  return tanh(
+      conv2d_transpose(tower, "up1", x, {.filters = 1, .kernel = 4, .stride = 2, .init = small}));
 }
 
 // A tower builds it twice with the same variables: for digits of the data, and for generated ones.
 Output discriminator(Tower& tower, Output digit) {
   const VariableScope scope(tower.graph(), "disc", VariableReuse::kCreateOrGet);
-  const Output x = relu(dense(tower, "fc0", digit, {.units = 128}));
-  return dense(tower, "fc1", x, {.units = 1});
+  const Initializer small = init::normal(0.02);
+  Output x =
+      conv2d(tower, "conv0", digit, {.filters = kWidth, .kernel = 4, .stride = 2, .init = small});
+  x = conv2d(tower, "conv1", leaky_relu(x, 0.2),
+             {.filters = 2 * kWidth, .kernel = 4, .stride = 2, .bias = false, .init = small});
+  x = leaky_relu(batch_norm(tower, "bn", x, {.synchronised = true}), 0.2);
+  return dense(tower, "fc", flatten(x), {.units = 1, .init = small});
 }
 
 // The loss of all logits against one answer: 1 for real, 0 for generated.
@@ -25,11 +39,11 @@ Output loss_of(Output logits, double answer) {
 }
 
 Output gan(Tower& tower, Output image, Output) {
-  const Output made = generator(tower, random_normal(tower, image, {64}));  // noise for each image
-  const Output real = discriminator(tower, flatten(image)), fake = discriminator(tower, made);
+  const Output made = generator(tower, random_normal(tower, image, {kNoise}));  // for each image
+  const Output real = discriminator(tower, 2 * image - 1), fake = discriminator(tower, made);
   tower.loss("disc", loss_of(real, 1) + loss_of(fake, 0));
   tower.loss("gen", loss_of(fake, 1));
-  tower.output("drawing", made);
+  tower.output("drawing", 0.5 * made + 0.5);
   return {};
 }
 

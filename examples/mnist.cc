@@ -7,8 +7,7 @@ Output convnet(Tower& tower, Output image, Output label, double rate, double smo
   x = max_pool(x, {.window = 2});
   x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
   x = max_pool(x, {.window = 2});
-  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
-  if (rate > 0) x = dropout(tower, x, rate);
+  x = dropout(tower, relu(dense(tower, "fc0", flatten(x), {.units = 128})), rate);
   Output logits = dense(tower, "fc1", x, {.units = 10});
   tower.output("logits", logits);
   tower.metric("accuracy", accuracy(logits, label));

@@ -334,7 +334,7 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {
-  return tower.is_training() ? dropout(x, rate, at) : x;
+  return tower.is_training() && rate != 0 ? dropout(x, rate, at) : x;
 }
 
 Output random_normal(Tower& tower, Output samples, Shape shape, double stddev, DType dtype, At at) {

@@ -320,7 +320,7 @@ TEST(Vae, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
 TEST(ModelsOfPapers, EndWithOneHashWhateverTheDevicesWorkersAndStops) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the ops and layers in other tests";
   const test::SmallDigits digits;
-  for (const char* const program : {"unet", "moe", "pointnet", "ctc"}) {
+  for (const char* const program : {"unet", "moe", "pointnet", "ctc", "flow"}) {
     SCOPED_TRACE(program);
     expect_one_hash(program, {"--data_dir=" + digits.path(), "--global_batch_size=8", "--shards=8"},
                     "cpu:2", "cpu:1");
@@ -339,7 +339,8 @@ TEST(FindSource, FindsIt) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the ops in other tests";
   const Finished done = run("find_source", {});
   EXPECT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.output, HasSubstr("at (0.300000, 0.400000), rate exp(1.000000)"));
+  EXPECT_EQ(done.errors, "");
+  EXPECT_THAT(done.output, HasSubstr("at (0.300000000, 0.400000000), rate exp(1.000000000)"));
 }
 
 TEST(Vae, HasTheSameNoiseInEachEvaluation) {

@@ -348,6 +348,7 @@ TEST(DropoutLayer, ActsInTrainingOnly) {
     for (const float y : dropped.data<float>()) zeros += y == 0 ? 1 : 0;
     EXPECT_GT(zeros, 20);
     EXPECT_LT(zeros, 80);
+    EXPECT_EQ(dropout(tower, x, 0), x);
   }
   Tower tower(graph, "predict", false);
   EXPECT_EQ(dropout(tower, x, 0.5), x);

@@ -36,11 +36,16 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
                                : flags.inspection.summary               ? "--summary"
                                : !flags.inspection.explain.empty()      ? "--explain"
                                : flags.inspection.check_equivalence > 0 ? "--check_equivalence"
+                               : !flags.files.step.empty()              ? "--write_step"
                                                                         : "";
   if (why.empty()) return;
   const auto names_none = [&](const OptionRow& row) {
+    if (row.name == "load") return !flags.files.step.empty();
     return row.name == "resume" && (flags.run.resume == "auto" || flags.run.resume == "never");
   };
+  require_flag(flags.files.step.empty() || why == "--write_step", "write_step",
+               "--write_step=", flags.files.step, " has no use beside ", why,
+               ", which writes no step; leave one of them out");
   for (const Option<TrainFlags>& option : *flags.table) {
     const std::string flag = "--" + option.name;
     require_flag(!option.of_training || !used.given(flag) || names_none(option), option.name,
@@ -50,6 +55,10 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   require_flag(flags.files.memory_report.empty() || flags.inspection.dry_run, "memory_report",
                "--memory_report=", flags.files.memory_report, " has no use beside ", why,
                ", which is no training run; leave one of them out");
+  require_flag(flags.files.json.empty() || flags.files.step.empty(), "json",
+               "--json=", flags.files.json,
+               " has no use beside --write_step, which writes one file; leave it "
+               "out");
 }
 
 // --evaluate_only writes no run, and needs weights.
@@ -57,6 +66,8 @@ void check_evaluate_only(const TrainFlags& flags) {
   if (!flags.inspection.evaluate_only) return;
   require<FlagError>(!flags.plans(), "--evaluate_only has no use beside --dry_run, --summary or ",
                      "--explain, which compute nothing; leave one of them out");
+  require<FlagError>(flags.files.step.empty(), "--evaluate_only computes no gradients that ",
+                     "--write_step=", flags.files.step, " could write; leave one of them out");
   require<FlagError>(flags.run.directory.empty(), "--evaluate_only writes no run directory; name ",
                      "the run to evaluate by --load=", flags.run.directory,
                      " instead of --run_dir=", flags.run.directory);

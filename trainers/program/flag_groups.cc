@@ -310,6 +310,18 @@ class FlagTable {
                   .benchmarks = false,
                   .compared = false}),
         inspection_in);
+    add(any_text(&FileFlags::step,
+                 {.name = "write_step",
+                  .unit = "FILE",
+                  .text = "instead of training, compute one step on the first device, with the "
+                          "weights of `load` if it is given; write its samples, random numbers, "
+                          "variables, loss and gradients there (safetensors), to compare them with "
+                          "those of another program",
+                  .otherwise = "none",
+                  .scope = Scope::kThisCall,
+                  .benchmarks = false,
+                  .compared = false}),
+        files_in);
     auto trace = any_text(
         &FileFlags::trace_file,
         {.name = "trace_file",

@@ -95,6 +95,7 @@ void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.inspection.check_equivalence > 0},
       {"--explain", !flags.inspection.explain.empty()},
+      {"--write_step", !flags.files.step.empty()},
       {"--allreduce=auto", flags.trainer.aggregation.allreduce == "auto"}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,

@@ -24,6 +24,7 @@ ReportFiles::ReportFiles(const TrainFlags& flags) : files(local_file_system()) {
   if (!run.empty()) reserve_run(files, cat("--run_dir=", run), run);
   json = files.open("--json", flags.files.json);
   memory = files.open("--memory_report", flags.files.memory_report);
+  step = files.open("--write_step", flags.files.step);
   trace = files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "");
 }
 

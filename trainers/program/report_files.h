@@ -16,7 +16,8 @@ struct ReportFiles {
   void reserve_data(const TrainFlags& flags, const Dataset& data);
 
   OutputFiles files;
-  OutputFile *json = nullptr, *memory = nullptr, *trace = nullptr;  // null: not requested
+  OutputFile *json = nullptr, *memory = nullptr, *trace = nullptr,
+             *step = nullptr;  // null: not requested
 };
 
 }  // namespace belfry

@@ -31,6 +31,7 @@
 #include "belfry/trainers/program/program_callbacks.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report_files.h"
+#include "belfry/trainers/program/step_file.h"
 #include "belfry/trainers/program/untrained_data.h"
 #include "belfry/trainers/runs/stall_watch.h"
 #include "belfry/trainers/util/clock.h"
@@ -146,7 +147,9 @@ class TrainingProgram {
               report_files_.memory);
     } else {
       read_sizes();
-      status = flags_.inspection.check_equivalence > 0 ? compare() : train();
+      status = flags_.inspection.check_equivalence > 0 ? compare()
+               : report_files_.step                    ? write_step()
+                                                       : train();
     }
     report_files_.files.finish();
     return status;
@@ -232,6 +235,14 @@ class TrainingProgram {
         options_, *train_data_, flags_.inspection.check_equivalence, console_, report_files_.json);
     algorithms_.write();
     return status;
+  }
+
+  int write_step() {
+    set_up("computing a step");
+    report_files_.step->write(
+        step_file(options_, *train_data_, [&](Session& session) { run_.load(session); }));
+    console_.line(cat("wrote a step to ", flags_.files.step));
+    return 0;
   }
 
   // When training began, and its state then.

@@ -255,14 +255,18 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
-  if (flags_.run.load.empty()) return;
-  if (resumed_from_)
+  if (resumed_from_ && !flags_.run.load.empty())
     return console_.line(
         cat("--load=", flags_.run.load, " has no use: the run resumes from its own checkpoint"));
+  load(trainer.session());
+}
+
+void TrainingRun::load(Session& session) {
+  if (flags_.run.load.empty()) return;
   const LoadedWeights loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
-    return load_weights(trainer.session(), loaded_checkpoint(flags_.run), flags_.run.load_weights);
+    return load_weights(session, loaded_checkpoint(flags_.run), flags_.run.load_weights);
   });
-  begin_averages(trainer.session());
+  begin_averages(session);
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : cat("; ", what, ": ", names.size(), " (", some_names(names), ")");
   };

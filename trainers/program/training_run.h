@@ -46,6 +46,8 @@ class TrainingRun {
   // Resumes from the newest checkpoint that can be read, or loads variables. Throws FlagError for
   // the checkpoint of another run.
   void restore(Trainer& trainer);
+  // Loads the weights that --load names, if it is given.
+  void load(Session& session);
   // The results of the run, if it has ended and nothing is left to do; then nothing is written. A
   // run that --early_stop has ended counts as ended only if the flag is still the same.
   std::optional<JsonValue> finished(const Trainer& trainer) const;
