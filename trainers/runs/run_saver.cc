@@ -129,13 +129,16 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
 std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, bool stops) {
   const DivergenceWatch& watch = trainer.record().watch();
   const bool good = watch.suspects().large_update.empty() && watch.losses().growth().empty();
+  const bool saves = stops && info.step > 0 && good;
   try {
-    if (stops && info.step > 0 && good && trainer.built().undoes_bad_steps())
-      save(trainer, info.step);
+    if (saves && watch.changed_nothing()) save(trainer, info.step);
     settle(trainer);
   } catch (const Diverged&) {  // the variables had gone bad before; the step says so
   }
   const std::optional<std::int64_t> kept = kept_step();
+  if (saves && !watch.changed_nothing())
+    log_warning("the state before step ", info.step + 1, " is not saved, as that step changed ",
+                watch.changes(), kept ? cat("; step ", *kept, " is kept") : "");
   return kept ? directory_.checkpoint_path(*kept) : "";
 }
 
