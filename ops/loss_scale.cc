@@ -30,22 +30,20 @@ KernelRun unscale_kernel(KernelPlan&) {
 OutputTypes loss_scale_shape(const ShapeContext& c) {
   require_typed_scalar(c, 0, DType::kF32, "the scale");
   require_typed_scalar(c, 1, DType::kI64, "the count of good steps");
-  require_typed_scalar(c, 2, DType::kI64, "the count of skipped steps");
-  require_typed_scalar(c, 3, DType::kI64, "whether the update was applied");
+  require_typed_scalar(c, 2, DType::kI64, "whether the update was applied");
   c.require(c.options<LossScaleUpdateOptions>().growth_steps >= 1, "growth_steps must be 1 or ",
             "more, not ", c.options<LossScaleUpdateOptions>().growth_steps);
-  return {c.type(0), c.type(1), c.type(2)};
+  return {c.type(0), c.type(1)};
 }
 
 KernelRun loss_scale_kernel(KernelPlan& plan) {
   return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const KernelPointers& p) {
     auto* const scale = p.written<float>(0);
-    auto *const good = p.written<std::int64_t>(1), *const skipped = p.written<std::int64_t>(2);
+    auto* const good = p.written<std::int64_t>(1);
     const kernels::LossScale now =
-        kernels::next({*scale, *good, *skipped}, *p.input<std::int64_t>(3) != 0, growth);
+        kernels::next({*scale, *good}, *p.input<std::int64_t>(2) != 0, growth);
     *scale = now.scale;
     *good = now.good_steps;
-    *skipped = now.skipped_steps;
   };
 }
 
@@ -58,10 +56,10 @@ const Op kUnscale{.name = "Unscale",
                   .reference = unscale_kernel};
 
 const Op kLossScaleUpdate{.name = "LossScaleUpdate",
-                          .inputs = 4,
+                          .inputs = 3,
                           .shape = loss_scale_shape,
                           .no_gradient = "it changes a variable",
-                          .writes = 3,
+                          .writes = 2,
                           .reference = loss_scale_kernel};
 
 Unscaling unscale(Output scale, std::span<const Output> finite, At at) {
@@ -71,10 +69,9 @@ Unscaling unscale(Output scale, std::span<const Output> finite, At at) {
   return {node.output(0), node.output(1)};
 }
 
-Node& update_loss_scale(Variable scale, Variable good_steps, Variable skipped_steps, Output applied,
+Node& update_loss_scale(Variable scale, Variable good_steps, Output applied,
                         LossScaleUpdateOptions options, At at) {
-  return applied.graph().add(kLossScaleUpdate,
-                             {scale.ref(), good_steps.ref(), skipped_steps.ref(), applied}, at,
+  return applied.graph().add(kLossScaleUpdate, {scale.ref(), good_steps.ref(), applied}, at,
                              NodeOptions(options));
 }
 

@@ -139,17 +139,15 @@ struct UpdateScale {
   using Shared = Nothing;
   std::int64_t growth;
   float* scale;
-  std::int64_t *good, *skipped;
+  std::int64_t* good;
   const std::int64_t* applied;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       if (thread > 0) return;
-      const kernels::LossScale now =
-          kernels::next({*scale, *good, *skipped}, *applied != 0, growth);
+      const kernels::LossScale now = kernels::next({*scale, *good}, *applied != 0, growth);
       *scale = now.scale;
       *good = now.good_steps;
-      *skipped = now.skipped_steps;
     });
   }
 };
@@ -159,7 +157,7 @@ QueueRun update(KernelPlan& plan) {
                                                                         KernelQueue& queue) {
     launch(queue,
            UpdateScale{growth, p.written<float>(0), p.written<std::int64_t>(1),
-                       p.written<std::int64_t>(2), p.input<std::int64_t>(3)},
+                       p.input<std::int64_t>(2)},
            {.threads = 1});
   };
 }

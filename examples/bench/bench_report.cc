@@ -59,6 +59,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
          .shards = run.shards,
          .k_dependent_because = run.k_dependent_because,
          .loss_scale = run.loss_scale,
+         .skipped_steps = run.skipped_steps,
          .divergence = run.divergence,
          .images_per_second = images,
          .mfu = model.peak ? std::optional(steps * run.step_flops / *model.peak) : std::nullopt,
@@ -94,8 +95,7 @@ JsonValue to_json(const BenchResult& result) {
   json.set("label_smoothing", model.label_smoothing)
       .set("batch_norm", model.batch_norm.empty() ? JsonValue() : JsonValue(model.batch_norm));
   if (result.loss_scale)
-    json.set("loss_scale", result.loss_scale->scale)
-        .set("skipped_steps", result.loss_scale->skipped_steps);
+    json.set("loss_scale", *result.loss_scale).set("skipped_steps", result.skipped_steps);
   const auto& since = result.divergence.loss_since;
   const std::string& variable = result.divergence.variable;
   json.set("first_nonfinite_step", since ? JsonValue(*since) : JsonValue())

@@ -38,7 +38,8 @@ struct BenchResult {
   bool canonical = false;
   int shards = 1;  // of the global batch
   std::string k_dependent_because = {};
-  std::optional<LossScaleState> loss_scale = {};          // of f16, after the last round
+  std::optional<double> loss_scale = {};                  // of f16, after the last round
+  std::int64_t skipped_steps = 0;                         // by it
   Divergence divergence = {};                             // in the last round
   double images_per_second = 0;                           // of all devices: the median over rounds
   std::optional<double> mfu = {};                         // share of the measured peak, or null

@@ -62,6 +62,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   runs.k_dependent_because = k_dependence(trainer->built());
   runs.state_hash = state;
   runs.loss_scale = trainer->built().loss_scale();
+  runs.skipped_steps = trainer->record().watch().skipped_steps();
   runs.divergence = find_divergence(trainer->built(), trainer->record());
 }
 

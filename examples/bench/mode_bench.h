@@ -53,8 +53,9 @@ struct ModeRuns {
   double step_flops = 0;            // multiplications and additions of a step (model_summary.h)
   int shards = 1;                   // of the global batch
   std::string k_dependent_because;  // k_dependence()
-  std::optional<LossScaleState> loss_scale = {};  // of the last round
-  Divergence divergence = {};                     // of the last round
+  std::optional<double> loss_scale = {};  // of the last round
+  std::int64_t skipped_steps = 0;         // in it
+  Divergence divergence = {};             // of the last round
 };
 
 struct ModeBenchOptions {

@@ -9,7 +9,8 @@ namespace {
 
 // `infinity` has only the bits of the exponent. NaN and infinities have all of them.
 template <class Bits>
-std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits infinity) {
+std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits infinity,
+                                   bool nan_alone) {
   constexpr int kSignBit = 8 * sizeof(Bits) - 1;
   for (std::size_t at = 0; at + sizeof(Bits) <= elements.size(); at += sizeof(Bits)) {
     Bits bits;
@@ -17,10 +18,25 @@ std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits inf
     if ((bits & infinity) != infinity) continue;
     const bool negative = bits >> kSignBit != 0;
     const bool infinite = static_cast<Bits>(bits << 1) == static_cast<Bits>(infinity << 1);
+    if (infinite && nan_alone) continue;
     return NotFinite{.element = static_cast<std::int64_t>(at / sizeof(Bits)),
                      .value = !infinite  ? "nan"
                               : negative ? "-inf"
                                          : "inf"};
+  }
+  return {};
+}
+
+std::optional<NotFinite> find_in(DType dtype, std::span<const std::byte> elements, bool nan_alone) {
+  switch (dtype) {
+    case DType::kF16: return find_bits<std::uint16_t>(elements, 0x7C00, nan_alone);
+    case DType::kBF16: return find_bits<std::uint16_t>(elements, 0x7F80, nan_alone);
+    case DType::kF32: return find_bits<std::uint32_t>(elements, 0x7F800000, nan_alone);
+    case DType::kF64: return find_bits<std::uint64_t>(elements, 0x7FF0000000000000, nan_alone);
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kU8:
+    case DType::kBool: break;
   }
   return {};
 }
@@ -30,17 +46,11 @@ std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits inf
 std::string NotFinite::str() const { return cat(value, " at element ", element); }
 
 std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte> elements) {
-  switch (dtype) {
-    case DType::kF16: return find_bits<std::uint16_t>(elements, 0x7C00);
-    case DType::kBF16: return find_bits<std::uint16_t>(elements, 0x7F80);
-    case DType::kF32: return find_bits<std::uint32_t>(elements, 0x7F800000);
-    case DType::kF64: return find_bits<std::uint64_t>(elements, 0x7FF0000000000000);
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kU8:
-    case DType::kBool: break;
-  }
-  return {};
+  return find_in(dtype, elements, false);
+}
+
+std::optional<NotFinite> find_nan(DType dtype, std::span<const std::byte> elements) {
+  return find_in(dtype, elements, true);
 }
 
 }  // namespace belfry

@@ -20,5 +20,7 @@ struct NotFinite {
 
 // The first such element of a tensor of type `dtype`; none if all are finite. Integers always are.
 std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte> elements);
+// The same, without infinities.
+std::optional<NotFinite> find_nan(DType dtype, std::span<const std::byte> elements);
 
 }  // namespace belfry

@@ -105,8 +105,10 @@ std::string write_tensors(CheckpointFolder& folder, const std::string& name,
     const Tensor value = variable.value();
     const std::span<const std::byte> bytes(value.raw(), value.bytes());
     file.append(bytes);
-    if (const auto found = find_not_finite(tensor.dtype, bytes); found && bad.empty())
-      bad = cat(variable.description, " has ", *found);
+    const auto found = may_be_infinite(variable.role, variable.trainable)
+                           ? find_nan(tensor.dtype, bytes)
+                           : find_not_finite(tensor.dtype, bytes);
+    if (found && bad.empty()) bad = cat(variable.description, " has ", *found);
     manifest.tensors[tensor.name] = {.file = name,
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,

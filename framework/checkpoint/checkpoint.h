@@ -40,7 +40,7 @@ struct CheckpointInfo {
 
 struct SaveOptions {
   // Whether to throw NotFiniteError for a value that is not finite. Otherwise it is saved, and a
-  // warning names it.
+  // warning names it. Weights that are not trained may be infinite, but not NaN.
   bool refuse_not_finite = false;
 };
 

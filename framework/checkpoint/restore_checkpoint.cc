@@ -22,12 +22,17 @@ namespace belfry {
 namespace {
 
 // Warns of values that are not finite, so that nobody continues training from them unawares.
-void warn_of_values(const std::string& directory, std::span<const Safetensors> contents) {
+void warn_of_values(const std::string& directory, std::span<const Safetensors> contents,
+                    const Manifest& manifest) {
   std::vector<std::string> bad;
   for (const Safetensors& content : contents)
-    for (const auto& [name, tensor] : content.tensors())
-      if (const auto found = find_not_finite(tensor.dtype, content.values(tensor)))
-        bad.push_back(cat("'", shown(name), "' (", *found, ")"));
+    for (const auto& [name, tensor] : content.tensors()) {
+      const Manifest::Entry& entry = manifest.tensors.at(name);
+      const auto found = may_be_infinite(entry.role, entry.trainable)
+                             ? find_nan(tensor.dtype, content.values(tensor))
+                             : find_not_finite(tensor.dtype, content.values(tensor));
+      if (found) bad.push_back(cat("'", shown(name), "' (", *found, ")"));
+    }
   if (bad.empty()) return;
   log_warning("the checkpoint ", directory, " has values that are not finite: ", bad[0],
               bad.size() > 1 ? cat(" and ", bad.size() - 1, " more") : "");
@@ -141,7 +146,7 @@ CheckpointInfo restore_once(Session& session, const std::string& path, FileSyste
   const Sources sources =
       find_sources(session.graph(), directory, contents, options, info.left_out);
   session.restore(match(session.graph(), sources), manifest.step);
-  warn_of_values(directory, contents);
+  warn_of_values(directory, contents, manifest);
   log_info("restored the checkpoint ", directory, " (step ", manifest.shown_step(), ")");
   if (!info.left_out.empty())
     log_info("left out ", info.left_out.size(),
@@ -198,7 +203,7 @@ LoadedWeights load_weights(Session& session, const std::string& path, WeightChoi
             names_text_of("the model has", loaded.initial),
             names_text_of("unlike are", loaded.unlike));
     session.restore(match(session.graph(), sources), session.step());
-    warn_of_values(read.directory, read.contents);
+    warn_of_values(read.directory, read.contents, read.manifest);
     return loaded;
   });
 }
@@ -215,7 +220,7 @@ void restore_weights(Session& session, const std::string& path, WeightChoice cho
                                 ": the checkpoint ", read.directory, " has no weight '", name, "'",
                                 did_you_mean(name, lists.left_out)));
     session.restore(match(session.graph(), sources), session.step());
-    warn_of_values(read.directory, read.contents);
+    warn_of_values(read.directory, read.contents, read.manifest);
     log_info("took the ", read.chosen.what(), " of the checkpoint ", read.directory, " (step ",
              read.manifest.shown_step(), ")");
     if (!lists.left_out.empty())

@@ -19,6 +19,10 @@ VariableRole find_variable_role(std::string_view name) {
   return find_word<VariableRole>(kVariableRoles, name, "role of variables");
 }
 
+bool may_be_infinite(VariableRole role, bool trainable) {
+  return role == VariableRole::kWeight && !trainable;
+}
+
 std::string_view name_of_averaged(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   return slash != name.npos && name.substr(slash + 1) == kWeightAverage ? name.substr(0, slash)

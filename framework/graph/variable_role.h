@@ -17,6 +17,10 @@ std::string_view name_of(VariableRole role);
 // Throws InvalidArgument, with the known names.
 VariableRole find_variable_role(std::string_view name);
 
+// Whether infinities of such a variable are on purpose: those of weights that are not trained, such
+// as a mask. NaN never is.
+bool may_be_infinite(VariableRole role, bool trainable);
+
 // The moving average of a weight is called "<weight>/ExponentialMovingAverage", as in TensorFlow.
 inline constexpr std::string_view kWeightAverage = "ExponentialMovingAverage";
 // "fc/W" of "fc/W/ExponentialMovingAverage"; "" of other names.

@@ -1,21 +1,20 @@
 #include "belfry/framework/run/output_check.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace belfry {
 namespace {
 
-std::optional<NotFinite> find_on_device(const TensorType& type, const void* memory,
-                                        const Device& device) {
+// Calls f(elements, as bytes) with a tensor, which may lie on a GPU.
+template <class F>
+void on_host(const TensorType& type, const void* memory, const Device& device, const F& f) {
   const auto bytes = static_cast<std::size_t>(type.bytes());
-  if (!memory || !is_floating(type.dtype)) return {};
-  if (!device.backend)
-    return find_not_finite(type.dtype, {static_cast<const std::byte*>(memory), bytes});
+  if (!memory || !is_floating(type.dtype)) return;
+  if (!device.backend) return f({static_cast<const std::byte*>(memory), bytes});
   std::vector<std::byte> host(bytes);
   device.backend->copy(host.data(), memory, bytes);
-  return find_not_finite(type.dtype, host);
+  f(std::span<const std::byte>(host));
 }
 
 }  // namespace
@@ -35,8 +34,12 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
   if (node.packed_form()) return;
   const std::vector<TensorType> of_shard = types(node, shard);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (auto bad = find_on_device(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])]))
-      found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad)});
+    on_host(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
+            [&](std::span<const std::byte> elements) {
+              if (auto bad = find_not_finite(of_shard[i].dtype, elements))
+                found_[n][at(shard)].push_back(
+                    {static_cast<int>(i), std::move(*bad), find_nan(of_shard[i].dtype, elements)});
+            });
 }
 
 std::vector<TensorType> OutputCheck::types(const PlanNode& node, int shard) const {
@@ -58,7 +61,34 @@ bool OutputCheck::is_bad(Value value) const {
   });
 }
 
-std::optional<BadOutput> OutputCheck::origin_of(std::span<const Output> tensors) const {
+bool OutputCheck::has_nan(NodeIndex n) const {
+  return std::ranges::any_of(found_[n], [](const std::vector<Found>& of_shard) {
+    return std::ranges::any_of(of_shard, [](const Found& found) { return found.nan.has_value(); });
+  });
+}
+
+// The launches whose values come from infinities on purpose, and are not NaN.
+std::set<NodeIndex> OutputCheck::infinite_on_purpose(const std::set<NodeIndex>& reached,
+                                                     const OnPurpose& on_purpose) const {
+  std::set<NodeIndex> result;
+  for (const NodeIndex n : reached) {
+    if (has_nan(n)) continue;
+    bool purpose = on_purpose(*plan_->node(n).node), fault = false;
+    for (const Value& input : plan_->node(n).inputs) {
+      const Value from = made(input);
+      const bool intended = plan_->node(from.node).op->storage
+                                ? on_purpose(*plan_->node(from.node).node)
+                                : result.contains(from.node);
+      purpose = purpose || intended;
+      fault = fault || (!intended && is_bad(from));
+    }
+    if (purpose && !fault) result.insert(n);
+  }
+  return result;
+}
+
+std::optional<BadOutput> OutputCheck::origin_of(std::span<const Output> tensors,
+                                                const OnPurpose& on_purpose) const {
   std::set<NodeIndex> reached;
   std::vector<NodeIndex> open;
   const auto reach = [&](Value value) {
@@ -76,24 +106,33 @@ std::optional<BadOutput> OutputCheck::origin_of(std::span<const Output> tensors)
     for (const Value& input : plan_->node(n).inputs) reach(input);
   }
   if (reached.empty()) return {};
-  return describe(*reached.begin());
+  if (!on_purpose) return describe(*reached.begin(), false);
+  const std::set<NodeIndex> intended = infinite_on_purpose(reached, on_purpose);
+  const auto first =
+      std::ranges::find_if(reached, [&](const NodeIndex n) { return !intended.contains(n); });
+  if (first == reached.end()) return describe(*reached.begin(), false);
+  // Beside its NaN there may be infinities that it was given.
+  return describe(*first, !intended.empty() && has_nan(*first));
 }
 
-BadOutput OutputCheck::describe(NodeIndex n) const {
+BadOutput OutputCheck::describe(NodeIndex n, bool by_nan) const {
   const PlanNode& node = plan_->node(n);
+  const auto counts = [&](const Found& found) { return !by_nan || found.nan; };
   const auto shard = static_cast<int>(
-      std::ranges::find_if(found_[n], [](const auto& found) { return !found.empty(); }) -
+      std::ranges::find_if(found_[n],
+                           [&](const auto& all) { return std::ranges::any_of(all, counts); }) -
       found_[n].begin());
-  const Found& found = found_[n][at(shard)][0];
+  const Found& found = *std::ranges::find_if(found_[n][at(shard)], counts);
+  const NotFinite& value = by_nan ? *found.nan : found.value;
   BadOutput bad{.node = node.node,
                 .output = found.output,
                 .device = (*devices_)[at(node.devices[at(found.output)])]->spec,
                 .type = types(node, shard)[at(found.output)],
-                .value = found.value};
+                .value = value};
   if (node.rows > 0 && found.output == 0) {
     const std::int64_t first =
         node.sharding.divides() ? plan_->samples(node.device(), shard).begin : 0;
-    const std::int64_t row = found.value.element / (bad.type.shape.elements() / bad.type.shape[0]);
+    const std::int64_t row = value.element / (bad.type.shape.elements() / bad.type.shape[0]);
     bad.row = plan_->batches[at(node.device())].first + first + row / node.rows;
   }
   for (const Value& input : node.inputs) {

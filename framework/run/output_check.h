@@ -1,8 +1,10 @@
 // Finds the launch from which values that are not finite come.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -33,21 +35,31 @@ class OutputCheck {
   void begin(std::shared_ptr<const Plan> plan, const std::vector<std::unique_ptr<Device>>& devices);
   void look_at(LaunchIndex launch, int shard, std::span<void* const> outputs);
 
+  // Whether a node holds or makes infinities on purpose, such as a constant mask.
+  using OnPurpose = std::function<bool(const Node& node)>;
+
   // Where values of these tensors that are not finite come from: of the launches that computed such
   // values from finite ones, and from which such values lead to the tensors, the first in the order
-  // of the plan. None if the tensors are finite. The plan must not be fused (PrepareOptions::fuse).
-  std::optional<BadOutput> origin_of(std::span<const Output> tensors) const;
+  // of the plan. None if the tensors are finite. Infinities on purpose count as finite until they
+  // become NaN; if nothing else leads to the tensors, their first launch is to blame. The plan must
+  // not be fused (PrepareOptions::fuse).
+  std::optional<BadOutput> origin_of(std::span<const Output> tensors,
+                                     const OnPurpose& on_purpose = {}) const;
 
  private:
   struct Found {
     int output;
-    NotFinite value;
+    NotFinite value;               // the first
+    std::optional<NotFinite> nan;  // the first
   };
 
   std::vector<TensorType> types(const PlanNode& node, int shard) const;
   Value made(Value value) const;
   bool is_bad(Value value) const;
-  BadOutput describe(NodeIndex n) const;
+  bool has_nan(NodeIndex n) const;
+  std::set<NodeIndex> infinite_on_purpose(const std::set<NodeIndex>& reached,
+                                          const OnPurpose& on_purpose) const;
+  BadOutput describe(NodeIndex n, bool by_nan) const;
 
   std::shared_ptr<const Plan> plan_;
   const std::vector<std::unique_ptr<Device>>* devices_ = nullptr;

@@ -8,18 +8,18 @@ namespace belfry::kernels {
 
 struct LossScale {
   float scale;
-  std::int64_t good_steps, skipped_steps;
+  std::int64_t good_steps;
 };
 
 BELFRY_HD LossScale next(LossScale now, bool applied, std::int64_t growth_steps) {
   constexpr float kLeast = 0x1p-126f, kMost = 0x1p126f;
   if (!applied) {
     const float half = now.scale / 2;
-    return {half < kLeast ? kLeast : half, 0, now.skipped_steps + 1};
+    return {half < kLeast ? kLeast : half, 0};
   }
-  if (now.good_steps + 1 < growth_steps) return {now.scale, now.good_steps + 1, now.skipped_steps};
+  if (now.good_steps + 1 < growth_steps) return {now.scale, now.good_steps + 1};
   const float twice = now.scale * 2;
-  return {twice > kMost ? kMost : twice, 0, now.skipped_steps};
+  return {twice > kMost ? kMost : twice, 0};
 }
 
 }  // namespace belfry::kernels

@@ -67,29 +67,29 @@ TEST(Unscale, RefusesAScaleThatIsNoScalar) {
                  {{{2}}, {{}, DType::kBool}}, "the scale is f32[2], but a scalar f32 is needed");
 }
 
-// scale, good steps, skipped steps.
-std::vector<double> after(float scale, std::int64_t good, std::int64_t skipped, bool applied) {
+// scale, good steps.
+std::vector<double> after(float scale, std::int64_t good, bool applied) {
   const UpdateBuilder build = [](std::span<const Variable> v, Inputs x) -> Node& {
-    return update_loss_scale(v[0], v[1], v[2], x[0], {.growth_steps = 3});
+    return update_loss_scale(v[0], v[1], x[0], {.growth_steps = 3});
   };
   std::vector<double> values;
-  for (const Tensor& tensor : update(build, {Tensor(scale), Tensor(good), Tensor(skipped)},
-                                     {Tensor(std::int64_t{applied})}))
+  for (const Tensor& tensor :
+       update(build, {Tensor(scale), Tensor(good)}, {Tensor(std::int64_t{applied})}))
     values.push_back(doubles(tensor)[0]);
   return values;
 }
 
 TEST(LossScaleUpdate, DoublesAfterGoodStepsAndHalvesAfterABadOne) {
   using Values = std::vector<double>;
-  EXPECT_EQ(after(8, 0, 5, true), (Values{8, 1, 5}));
-  EXPECT_EQ(after(8, 1, 5, true), (Values{8, 2, 5}));
-  EXPECT_EQ(after(8, 2, 5, true), (Values{16, 0, 5}));
-  EXPECT_EQ(after(8, 2, 5, false), (Values{4, 0, 6}));
+  EXPECT_EQ(after(8, 0, true), (Values{8, 1}));
+  EXPECT_EQ(after(8, 1, true), (Values{8, 2}));
+  EXPECT_EQ(after(8, 2, true), (Values{16, 0}));
+  EXPECT_EQ(after(8, 2, false), (Values{4, 0}));
 }
 
 TEST(LossScaleUpdate, KeepsTheScaleAndItsInverseExact) {
-  EXPECT_EQ(after(0x1p-126f, 0, 0, false)[0], 0x1p-126);
-  EXPECT_EQ(after(0x1p126f, 2, 0, true)[0], 0x1p126);
+  EXPECT_EQ(after(0x1p-126f, 0, false)[0], 0x1p-126);
+  EXPECT_EQ(after(0x1p126f, 2, true)[0], 0x1p126);
 }
 
 TEST(LossScaleUpdate, RefusesToGrowWithoutGoodSteps) {
@@ -98,8 +98,7 @@ TEST(LossScaleUpdate, RefusesToGrowWithoutGoodSteps) {
     return variable(graph, name, {}, {.dtype = dtype, .initializer = init::zeros()});
   };
   EXPECT_THROW(update_loss_scale(scalar("scale", DType::kF32), scalar("good", DType::kI64),
-                                 scalar("bad", DType::kI64), constant(graph, 1, DType::kI64),
-                                 {.growth_steps = 0}),
+                                 constant(graph, 1, DType::kI64), {.growth_steps = 0}),
                InvalidArgument);
 }
 

@@ -90,6 +90,10 @@ void EarlyStop::after_epoch(Trainer& trainer, const StepInfo& info) {
     look(trainer, info.step);
 }
 
+void EarlyStop::after_evaluation(Trainer& trainer, const StepInfo& info) {
+  after_epoch(trainer, info);
+}
+
 void EarlyStop::after_metrics(Trainer& trainer, const StepInfo& info,
                               const std::vector<NamedValue>& metrics) {
   if (std::ranges::find(metrics, options_.metric, &NamedValue::name) != metrics.end())

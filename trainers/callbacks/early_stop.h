@@ -24,8 +24,9 @@ struct EarlyStopOptions {
 // InvalidArgument naming the part that is wrong.
 EarlyStopOptions parse_early_stop(std::string_view text);
 
-// Checks a metric of the model after each epoch. Checks a metric that an evaluation or a callback
-// sets whenever it is set. NaN is never better. A line says why the training ends.
+// Checks a metric of training steps after each epoch and each evaluation: its value in the last
+// step. Checks a metric that an evaluation or a callback sets whenever it is set. NaN is never
+// better. A line says why the training ends.
 //
 // Its state in a checkpoint is the best value, its step, how many evaluations have followed, and
 // the step of the last one. An evaluation that a resumed run repeats does not count twice. If early
@@ -41,6 +42,7 @@ class EarlyStop final : public Callback {
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
   void after_metrics(Trainer& trainer, const StepInfo& info,
                      const std::vector<NamedValue>& metrics) override;
 

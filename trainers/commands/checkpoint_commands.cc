@@ -111,7 +111,9 @@ VerifyFlags parse_verify(Arguments arguments, const std::string& program) {
 // ", 'fc/w' has nan at element 3"; "" if all values are finite.
 std::string not_finite_text(const StoredCheckpoint& checkpoint) {
   for (const auto& [name, entry] : checkpoint.head.manifest.tensors)
-    if (const auto found = find_not_finite(entry.dtype, checkpoint.values(name)))
+    if (const auto found = may_be_infinite(entry.role, entry.trainable)
+                               ? find_nan(entry.dtype, checkpoint.values(name))
+                               : find_not_finite(entry.dtype, checkpoint.values(name)))
       return cat(", but '", shown(name), "' has ", *found);
   return "";
 }

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/bad_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -9,7 +10,10 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/describe_with_forward.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/framework/run/output_check.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/values_of_all.h"
@@ -104,10 +108,10 @@ void note_row(const BuiltTraining& built, const Batch& batch, std::int64_t row, 
   }
 }
 
-// The losses, gradients and metrics of a step, in the order in which they are looked at.
+// The losses and gradients of a step, in the order in which they are looked at.
 struct Ends {
   std::vector<Output> losses;  // with the moments of batch norms
-  std::vector<Output> gradients, metrics;
+  std::vector<Output> gradients;
   std::vector<Gradient> by_variable;  // of towers
 };
 
@@ -119,7 +123,6 @@ Ends ends_of(const BuiltTraining& built, const TrainedLoss& loss, const StepNode
     ends.losses.push_back(towers[t].loss);
     for (const BatchMoments& layer : towers[t].moments)
       ends.losses.insert(ends.losses.end(), {layer.mean, layer.variance});
-    for (const TowerMetric& metric : towers[t].metrics) ends.metrics.push_back(metric.value);
   }
   const auto add = [&](const std::vector<Gradient>& row) {
     std::ranges::copy_if(row, std::back_inserter(ends.by_variable),
@@ -130,6 +133,21 @@ Ends ends_of(const BuiltTraining& built, const TrainedLoss& loss, const StepNode
   if (built.batches().batches_per_step() == 1) add(step.gradients);
   for (const Gradient& gradient : ends.by_variable) ends.gradients.push_back(gradient.value);
   return ends;
+}
+
+// Whether a constant, a fill, or a weight that is not trained has infinities, and no NaN.
+bool is_infinite_on_purpose(BuiltTraining& built, const Node& node) {
+  const auto holds = [](const Tensor& value) {
+    const std::span<const std::byte> bytes(value.raw(), value.bytes());
+    return find_not_finite(value.dtype(), bytes) && !find_nan(value.dtype(), bytes);
+  };
+  if (&node.op() == &kFill) return std::isinf(node.options<FillOptions>().value);
+  if (&node.op() == &kFillLike) return std::isinf(node.options<FillLikeOptions>().value);
+  if (&node.op() == &kConst) return holds(node.options<ConstantOptions>().value);
+  if (!node.is_variable()) return false;
+  const Variable variable(const_cast<Node&>(node));
+  return may_be_infinite(VariableRoles(built.graph()).of(node), variable.trainable()) &&
+         holds(built.session().read(variable));
 }
 
 // Sets Session::step() while it lives.
@@ -166,7 +184,7 @@ CompiledStep& prepare_in_all(BuiltTraining& built, std::span<const Fetch> fetche
 bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, std::uint64_t run,
                const Ends& ends, OutputCheck& check) {
   std::vector<Fetch> fetches;  // nodes: nothing needs their values
-  for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics})
+  for (const auto* const all : {&ends.losses, &ends.gradients})
     for (const Output& end : *all) fetches.emplace_back(end.node());
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < built.nodes().towers.size(); ++t)
@@ -202,6 +220,7 @@ BadValue describe(BuiltTraining& built, const Batch& batch, const BadOutput& bad
     const Variable variable(const_cast<Node&>(*stored));
     const Tensor value = built.session().read(variable);
     if (!find_not_finite(value.dtype(), {value.raw(), value.bytes()})) continue;
+    if (is_infinite_on_purpose(built, *stored)) continue;
     found.variable = variable.logical_name();
     found.state = true;
   }
@@ -282,8 +301,9 @@ std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch,
   const Ends ends = ends_of(built, trained, nodes);
   OutputCheck check;
   if (!run_again(built, batch, nodes, run, ends, check)) return {};
-  for (const auto* const all : {&ends.losses, &ends.gradients, &ends.metrics}) {
-    const std::optional<BadOutput> bad = check.origin_of(*all);
+  const auto on_purpose = [&](const Node& node) { return is_infinite_on_purpose(built, node); };
+  for (const auto* const all : {&ends.losses, &ends.gradients}) {
+    const std::optional<BadOutput> bad = check.origin_of(*all, on_purpose);
     std::optional<BadValue> own;
     if (bad) own = describe(built, batch, *bad);
     if (own && all == &ends.gradients && own->variable.empty())

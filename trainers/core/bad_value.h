@@ -37,7 +37,8 @@ struct BadValue {
 
 // Runs a step for this batch and losses[loss] again, from the present values of the variables,
 // which stay as they are, and unfused, with each output tested: losses and gradients, then combined
-// gradients, then metrics. None if all are finite, or if that cannot be known: towers run free, or
+// gradients. Infinities on purpose, such as those of a constant mask, are to blame only if nothing
+// else is. None if all are finite, or if that cannot be known: towers run free, or
 // computing the loss changes variables. `run`: Session::step() before the step ran, for its random
 // numbers. `step` is noted. All processes call it together, and get the same. It compiles a step at
 // its first use, which needs memory for activations of its own. Throws what a run throws.

@@ -104,7 +104,7 @@ void BuiltTraining::compile() {
       const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
         StepNodes nodes = step;
         nodes.train_op = op;
-        nodes.applied = step.batch_applied;
+        nodes.unscaling.applied = step.batch_applied;
         nodes.squares = {};
         if (!op) return {};
         return compiled(loss, nodes, false);
@@ -144,21 +144,19 @@ std::optional<KeptChoice> BuiltTraining::kept_choice() const {
                     .from = "an earlier run"};
 }
 
-std::optional<LossScaleState> BuiltTraining::loss_scale() {
-  const LossScale& state = nodes_.loss_scale;
-  if (!state) return {};
-  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
-                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+std::optional<double> BuiltTraining::loss_scale() {
+  if (!nodes_.loss_scale) return {};
+  return session_->read(nodes_.loss_scale.scale).item<float>();
 }
 
-bool BuiltTraining::undoes_bad_steps() const {
-  const bool moves = batches_.batches_per_step() > 1 && !nodes_.towers[0].moments.empty();
-  return guards() && nodes_.losses.size() == 1 && !moves;
+bool BuiltTraining::moves_averages_by_batch() const {
+  return batches_.batches_per_step() > 1 && !nodes_.towers[0].moments.empty();
 }
 
 bool BuiltTraining::guards() const {
   const std::vector<StepNodes>& steps = nodes_.losses[0].steps;
-  return options_.on_nonfinite != OnNonfinite::kContinue && !steps.empty() && steps[0].applied;
+  return options_.on_nonfinite != OnNonfinite::kContinue && !steps.empty() &&
+         steps[0].unscaling.applied;
 }
 
 const Arithmetics& BuiltTraining::arithmetics() const {

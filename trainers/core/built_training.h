@@ -10,7 +10,6 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/core/auto_options.h"
-#include "belfry/trainers/core/loss_watch.h"
 #include "belfry/trainers/core/trainer_options.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
@@ -66,11 +65,10 @@ class BuiltTraining {
   int shards_by_default() const { return default_shards_; }
   // Whether a step that is not finite changes nothing (OnNonfinite).
   bool guards() const;
-  // Whether everything is then as before the step. Not so if several losses take turns, or if batch
-  // norm's averages have moved by an earlier batch of the step.
-  bool undoes_bad_steps() const;
-  // The state of the loss scale; none unless the precision is f16.
-  std::optional<LossScaleState> loss_scale();
+  // Whether a step takes several batches, each of which moves averages of batch norm.
+  bool moves_averages_by_batch() const;
+  // None unless the precision is f16.
+  std::optional<double> loss_scale();
 
   // What all processes compute with.
   const Arithmetics& arithmetics() const;

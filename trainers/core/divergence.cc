@@ -6,6 +6,7 @@
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/training_record.h"
 #include "belfry/trainers/util/hash.h"
@@ -19,25 +20,19 @@ struct BadVariables {
   std::string first;
   int count = 0, all = 0;
 
-  void look_at(Session& session, Variable variable) {
+  void look_at(Session& session, Variable variable, bool may_be_infinite) {
     const Tensor value = session.read(variable);
-    const auto bad = find_not_finite(value.dtype(), {value.raw(), value.bytes()});
+    const std::span<const std::byte> bytes(value.raw(), value.bytes());
+    const auto bad =
+        may_be_infinite ? find_nan(value.dtype(), bytes) : find_not_finite(value.dtype(), bytes);
     ++all;
     if (bad && count++ == 0) first = cat(variable.describe(), " has ", *bad);
   }
 };
 
-// Trainable variables first: slots that are not finite follow from them, or from their gradients.
-std::string bad_variable(BuiltTraining& built) {
-  BadVariables trainable, others;
-  for (const Variable variable : original_variables(built.graph()))
-    (variable.trainable() ? trainable : others).look_at(built.session(), variable);
-  if (trainable.count == 0) return others.first;
-  if (trainable.count == 1) return trainable.first;
-  if (trainable.count == trainable.all)
-    return cat("all ", trainable.all, " trainable variables have values that are not finite");
-  return cat(trainable.first, ", as have ", trainable.count - 1, " others of ", trainable.all,
-             " trainable variables");
+// Whether gradients were refused though no op made a value that is not finite.
+bool are_too_large(const Divergence& found) {
+  return found.loss_since && std::isfinite(found.loss) && !found.bad;
 }
 
 constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
@@ -70,6 +65,8 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
     return cat(growth, ": a smaller learning rate may help (", the_option("learning_rate"),
                "), or a limit of gradients (", the_option("clip_norm"), ")");
   if (of_test) return cat("the loss of training is finite: ", kLookAtOps, "what the test computes");
+  if (are_too_large(found))
+    return cat("make the loss smaller, or limit gradients (", the_option("clip_norm"), ")");
   return cat("the loss had not grown before: ", kLookAtOps,
              "the model, whose gradients may be infinite where their values are finite");
 }
@@ -90,14 +87,15 @@ std::string Divergence::str() const {
   const std::string which = loss_name.empty() ? "the loss" : cat("the loss '", loss_name, "'");
   std::string text;
   if (loss_since && std::isfinite(loss))
-    text = cat("gradients of step ", *loss_since, " are not finite, though ", which, " is ",
-               significant(loss));
+    text = cat("gradients of step ", *loss_since, " are not finite",
+               are_too_large(*this) ? ", or so large that their squares are not" : "", ", though ",
+               which, " is ", significant(loss));
   else if (loss_since && *loss_since == steps)
     text = cat(which, " of step ", steps, " is ", significant(loss));
   else if (loss_since)
     text = cat(which, " is ", significant(loss), ", and not finite since step ", *loss_since);
   if (bad) text += cat(": ", bad->text());
-  if (loss_since && !changed) text += "; this step changed no variable";
+  if (!changes.empty()) text += cat("; this step changed ", changes);
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
@@ -116,14 +114,34 @@ Diverged::Diverged(Divergence found)
           .advice = found.advice}),
       found_(std::move(found)) {}
 
+// Trainable variables first: slots that are not finite follow from them, or from their gradients.
+std::string bad_variable(BuiltTraining& built) {
+  const VariableRoles roles(built.graph());
+  BadVariables trainable, others;
+  for (const Variable variable : original_variables(built.graph()))
+    if (variable.trainable())
+      trainable.look_at(built.session(), variable, false);
+    else
+      others.look_at(built.session(), variable, may_be_infinite(roles.of(variable.node()), false));
+  if (trainable.count == 0) return others.first;
+  if (trainable.count == 1) return trainable.first;
+  if (trainable.count == trainable.all)
+    return cat("all ", trainable.all, " trainable variables have values that are not finite");
+  return cat(trainable.first, ", as have ", trainable.count - 1, " others of ", trainable.all,
+             " trainable variables");
+}
+
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   Divergence found{.loss = record.metric("loss"),
                    .loss_since = record.watch().losses().not_finite_since(),
-                   .changed = !built.undoes_bad_steps(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
-  if (found.loss_since) found.bad = record.watch().bad_value();
-  if (found.loss_since) found.loss_name = record.watch().bad_loss();
+  if (found.loss_since) {
+    found.bad = record.watch().bad_value();
+    if (found.bad && found.bad->step != *found.loss_since) found.bad.reset();
+    found.loss_name = record.watch().bad_loss();
+    found.changes = record.watch().changes();
+  }
   if (!found.loss_name.empty()) found.loss = record.metric(found.loss_name);
   if (record.has_metric("validation_loss"))
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))

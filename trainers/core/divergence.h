@@ -17,7 +17,7 @@ struct Divergence {
   double loss = 0;                              // of the last step
   std::string loss_name = {};                   // of several losses, the first not finite; else ""
   std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since(), or of gradients
-  bool changed = true;  // whether the step updated anything: without a guard it does
+  std::string changes = {};  // what that step changed (DivergenceWatch::changes()), if it was last
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at
   // model.cc:7) has nan at element 0, as have 2 others of 6 trainable variables". Optimizer slots
   // and other state come last. If all trainable variables have such values, it names none. "" if
@@ -43,6 +43,10 @@ class Diverged : public Error {
  private:
   Divergence found_;
 };
+
+// Divergence::variable of the present values. Infinities of weights that are not trained, such as
+// those of a mask, are on purpose. Reads all variables; all processes call it.
+std::string bad_variable(BuiltTraining& built);
 
 // Reads all variables. Call it between two runs, such as after Trainer::train().
 Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record);

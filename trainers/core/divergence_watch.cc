@@ -37,9 +37,8 @@ double largest_weight_of(const Tensor& tensor) {
 }  // namespace
 
 void DivergenceWatch::begin() {
-  if (!built_.nodes().loss_scale) return skips_.begin(skipped_);
-  skipped_before_ = built_.loss_scale()->skipped_steps;
-  skips_.begin(skipped_before_);
+  skipped_before_ = skipped_;
+  skips_.begin(skipped_);
 }
 
 // The batch has been run for this loss, and the variables are those before that run.
@@ -64,7 +63,17 @@ void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool f
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }
 
-void DivergenceWatch::look_at_step(double loss, bool finite) {
+void DivergenceWatch::note_changes(const std::vector<std::string>& updated) {
+  if (!updated.empty())
+    changes_ = cat("only the variables of '", join(updated, "' and '"), "'");
+  else if (built_.moves_averages_by_batch())
+    changes_ = cat(kNoVariable, " but averages of batch norm");
+  else
+    changes_ = kNoVariable;
+}
+
+void DivergenceWatch::look_at_step(double loss, bool finite, bool applied) {
+  if (!applied) ++skipped_;
   look_at_loss(loss, finite);
   look_at_first_update();
   look_at_scale();
@@ -90,10 +99,11 @@ void DivergenceWatch::agree_on_input() {
 
 void DivergenceWatch::skip_step(double loss, const std::string& what) {
   agree_on_input();
-  if (!built_.nodes().loss_scale) ++skipped_;
+  ++skipped_;
   if (warns() && !std::exchange(warned_of_skip_, true))
     log_warning(std::isfinite(loss)
-                    ? cat("gradients of step ", progress_.steps() + 1, " are not finite")
+                    ? cat("gradients of step ", progress_.steps() + 1, " are not finite",
+                          bad_value_ ? "" : ", or so large that their squares are not")
                     : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
                 bad_loss_.empty() ? "" : cat(", by its part '", bad_loss_, "'"),
                 suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
@@ -125,17 +135,14 @@ void DivergenceWatch::look_at_first_update() {
   }
 }
 
-// Whether f16 has skipped all updates of this run, as it does while the loss scale is too large.
+// As f16 does while the loss scale is too large.
 bool DivergenceWatch::skipped_all() const {
-  if (!built_.nodes().loss_scale) return false;
-  return built_.loss_scale()->skipped_steps - skipped_before_ > progress_.steps_of_run();
+  return skipped_ - skipped_before_ > progress_.steps_of_run();
 }
 
 void DivergenceWatch::look_at_scale() {
   if ((progress_.steps_of_run() + 1) % kMostSkippedInARow != 0) return;
-  const bool scales = static_cast<bool>(built_.nodes().loss_scale);
-  const std::string warning = skips_.warning(
-      scales ? *built_.loss_scale() : LossScaleState{.skipped_steps = skipped_}, scales);
+  const std::string warning = skips_.warning(skipped_, built_.loss_scale());
   if (!warning.empty() && built_.graph().process().rank == 0) log_warning(warning);
 }
 

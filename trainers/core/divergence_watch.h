@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "belfry/trainers/core/bad_value.h"
 #include "belfry/trainers/core/loss_watch.h"
@@ -28,22 +30,32 @@ class DivergenceWatch {
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
 
+  // What the last step that was not finite has changed: "no variable", "only the variables of
+  // 'disc'"; "" if that is not known.
+  const std::string& changes() const { return changes_; }
+  bool changed_nothing() const { return changes_ == kNoVariable; }
+
   // For the loop: begin() before the first step. The others are called after each batch (with
   // free-running towers, with what these found in their batches), for each of several losses
   // (`finite`: it and its gradients are), and after each step, with its loss.
   void begin();
   void look_at_batch(const Batch& batch, std::size_t loss, bool finite);
   void note_input(std::string input) { suspects_.input = std::move(input); }
-  // `finite`: its gradients are. A step that the training leaves behind is skipped instead; `what`
-  // became of it is for the first warning.
-  void look_at_step(double loss, bool finite);
+  // For a step that is not finite, where steps are guarded: the losses that were updated all the
+  // same, of several that take turns.
+  void note_changes(const std::vector<std::string>& updated);
+  // `finite`: its gradients are; `applied`: it has updated the variables, of all losses. A step
+  // that the training leaves behind is skipped instead; `what` became of it is for the first
+  // warning.
+  void look_at_step(double loss, bool finite, bool applied);
   void skip_step(double loss, const std::string& what);
-  // The steps that were skipped since the first step of the first run. With f16 its loss scale
-  // counts them.
+  // The steps with an update that was skipped, by f16 too, since the first step of the first run.
   std::int64_t skipped_steps() const { return skipped_; }
   void resume(std::int64_t skipped) { skipped_ = skipped; }
 
  private:
+  static constexpr std::string_view kNoVariable = "no variable";
+
   void look_for_bad_value(const Batch& batch, std::size_t loss);
   void look_at_loss(double loss, bool finite);
   void agree_on_input();
@@ -58,8 +70,8 @@ class DivergenceWatch {
   SkipWatch skips_;
   Suspects suspects_;
   std::optional<BadValue> bad_value_;
-  std::string bad_loss_;
-  std::int64_t skipped_before_ = 0;  // updates by f16, before the first step of this run
+  std::string bad_loss_, changes_;
+  std::int64_t skipped_before_ = 0;  // the first step of this run
   std::int64_t skipped_ = 0;
   bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;
 };

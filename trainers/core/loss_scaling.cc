@@ -54,6 +54,20 @@ Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
   return all_finite({{gather_over_processes(reshape(1.0 / own, {1}), graph.process())}});
 }
 
+// Adds a check per device and type. It looks at the inputs of sums, not at their results: updates
+// alone are to read those.
+void add_checks(std::span<const Output> values, double sum, bool squares,
+                std::vector<Output>& finite) {
+  std::map<std::pair<DeviceSpec, DType>, std::vector<Output>> alike;
+  for (const Output& value : values) alike[{value.device(), value.dtype()}].push_back(value);
+  for (const auto& [of, some] : alike) {
+    const DeviceScope on(some[0].graph(), of.first);
+    const double most = of.second == DType::kF64 ? std::numeric_limits<double>::max()
+                                                 : std::numeric_limits<float>::max();
+    finite.push_back(all_finite(some, {.limit = (squares ? std::sqrt(most) : most) / (2 * sum)}));
+  }
+}
+
 }  // namespace
 
 LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
@@ -65,8 +79,7 @@ LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
   require(growth_steps >= 1, "the loss scale grows after 1 or more good steps, not ", growth_steps);
   const DeviceScope on(graph, options.devices[0]);
   const Variable scale = make_state(graph, kScale, DType::kF32, initial);
-  return {scale, make_state(graph, kGoodSteps, DType::kI64, 0),
-          make_state(graph, kSkippedSteps, DType::kI64, 0)};
+  return {scale, make_state(graph, kGoodSteps, DType::kI64, 0)};
 }
 
 std::vector<std::string> loss_scale_names() { return {kScale, kGoodSteps, kSkippedSteps}; }
@@ -91,19 +104,11 @@ bool guards_steps(const TrainerOptions& options) {
 }
 
 // The check of steps in all precisions: without a loss scale, `scale` is 1.
-Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum) {
+Unscaling unscaling_of(Output scale, const CheckedValues& values) {
   Graph& graph = scale.graph();
-  const NameScope names(graph, "loss_scale");
-  // Looks at the inputs of sums, not at their results: updates alone are to read those.
-  std::map<std::pair<DeviceSpec, DType>, std::vector<Output>> alike;
-  for (const Output& value : values) alike[{value.device(), value.dtype()}].push_back(value);
   std::vector<Output> finite;
-  for (const auto& [of, some] : alike) {
-    const DeviceScope on(graph, of.first);
-    const double most = of.second == DType::kF64 ? std::numeric_limits<double>::max()
-                                                 : std::numeric_limits<float>::max();
-    finite.push_back(all_finite(some, {.limit = most / (2 * sum)}));
-  }
+  add_checks(values.gradients, values.sum, values.squares, finite);
+  add_checks(values.losses, values.sum, false, finite);
   const ColocateWith with(scale);
   if (graph.process().size > 1) finite = {true_in_all_processes(graph, scale.device(), finite)};
   return unscale(scale, finite);

@@ -10,12 +10,13 @@ namespace belfry {
 
 struct TrainerOptions;
 
-// The variables "loss_scale", "loss_scale/good_steps" and "loss_scale/skipped_steps" of a graph, on
-// the first device; none unless the precision is f16. Throws InvalidArgument for a scale that is
-// not a positive power of two that f32 holds, and for growth_steps below 1.
+// The variables "loss_scale" and "loss_scale/good_steps" of a graph, on the first device; none
+// unless the precision is f16. Throws InvalidArgument for a scale that is not a positive power of
+// two that f32 holds, and for growth_steps below 1.
 LossScale make_loss_scale(Graph& graph, const TrainerOptions& options);
 
-// The names of these variables, which checkpoints of other precisions lack.
+// The names of these variables, which checkpoints of other precisions lack, and of one that
+// earlier versions had.
 std::vector<std::string> loss_scale_names();
 
 // GradientOptions::initial for a loss: the scale, or `without_scale` if there is none.
@@ -29,9 +30,17 @@ std::string optimizer_without_factor(const TrainerOptions& options);
 // update (Optimizer::takes_loss_scale()) have no such guard.
 bool guards_steps(const TrainerOptions& options);
 
-// Whether all values of a step are finite, and what to multiply gradients by: 1 / `scale`, or 0.
-// One node for all, on the scale's device. Values of all processes count, and those beyond the
-// range of f32, or f64, divided by `sum`: so many of them are added up.
-Unscaling unscaling_of(Output scale, std::span<const Output> values, double sum);
+// What a step must have finite to update anything, in this process.
+struct CheckedValues {
+  std::vector<Output> gradients;
+  std::vector<Output> losses;  // and moments of batch norms
+  double sum = 1;              // so many of them are added up
+  // Whether the squares of sums of gradients must be finite, too: slots of optimizers have them.
+  bool squares = true;
+};
+
+// Whether all values of a step, in all processes, are finite, with their sums, and what to multiply
+// gradients by: 1 / `scale`, or 0. One node for all, on the scale's device.
+Unscaling unscaling_of(Output scale, const CheckedValues& values);
 
 }  // namespace belfry

@@ -44,20 +44,20 @@ std::string LossWatch::growth() const {
              significant(*last_), " in step ", last_step_);
 }
 
-std::string SkipWatch::warning(const LossScaleState& state, bool scales) {
-  recent_.push_back(state.skipped_steps - skipped_);
-  skipped_ = state.skipped_steps;
+std::string SkipWatch::warning(std::int64_t all_skipped, std::optional<double> scale) {
+  recent_.push_back(all_skipped - skipped_);
+  skipped_ = all_skipped;
   if (recent_.size() > kCallsOfShare) recent_.pop_front();
   const std::int64_t steps = std::ssize(recent_) * kMostSkippedInARow;
   const std::int64_t skipped = std::reduce(recent_.begin(), recent_.end());
   const bool all = recent_.back() >= kMostSkippedInARow;
   const bool many = recent_.size() == kCallsOfShare && kMostSkippedShare * skipped >= steps;
-  const int level = state.scale > kLeastScale ? 1 : 2;
+  const int level = !scale || *scale > kLeastScale ? 1 : 2;
   if ((!all && !many) || level <= said_) return "";
   said_ = level;
   const std::string which = all ? cat("the last ", recent_.back(), " updates")
                                 : cat(skipped, " of the last ", steps, " updates");
-  if (!scales)
+  if (!scale)
     return cat(which,
                " were skipped, as losses or gradients were not finite; if that goes on, the ",
                "model learns ", all ? "nothing" : "little", ": look for NaN in the data, and for ",
@@ -68,11 +68,11 @@ std::string SkipWatch::warning(const LossScaleState& state, bool scales) {
       the_option("precision"), ")");
   if (level == 1)
     return cat("f16 skipped ", which, ", as gradients were not finite, and the loss scale is ",
-               significant(state.scale), "; if that goes on, the model learns ",
+               significant(*scale), "; if that goes on, the model learns ",
                all ? "nothing: " : "little: ", advice);
   return cat(
       "f16 still skips ", all ? "all updates" : which, ", and the loss scale is ",
-      significant(state.scale),
+      significant(*scale),
       ", the smallest there is: gradients are not finite at any scale, and the model learns ",
       all ? "nothing; " : "little; ", advice);
 }

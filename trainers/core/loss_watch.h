@@ -7,14 +7,8 @@
 
 namespace belfry {
 
-// The loss scale of f16 after a step. Without f16 it is 1, and steps are skipped by the options.
-struct LossScaleState {
-  double scale = 1;
-  std::int64_t skipped_steps = 0;  // since the first step of the first run
-};
-
-// If f16 skips this many updates in a row, something is wrong. Fewer are normal while it looks for
-// a loss scale.
+// If this many updates in a row are skipped, something is wrong. Fewer are normal while
+// f16 looks for a loss scale.
 inline constexpr std::int64_t kMostSkippedInARow = 20;
 
 // The losses of a training, step by step.
@@ -47,8 +41,8 @@ class SkipWatch {
   void begin(std::int64_t skipped) { skipped_ = skipped; }
   // A warning if all updates since the last call were skipped, or a quarter of those since the last
   // five. It is given once, and once more if the loss scale cannot get smaller. Otherwise "".
-  // With `scales`, f16 skips them.
-  std::string warning(const LossScaleState& state, bool scales = true);
+  // `all_skipped`: so far. `scale`: that of f16, which then skips them; else none.
+  std::string warning(std::int64_t all_skipped, std::optional<double> scale);
 
  private:
   std::int64_t skipped_ = 0;

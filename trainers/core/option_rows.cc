@@ -383,10 +383,10 @@ Option<TrainerOptions> on_nonfinite_option() {
        {"continue", OnNonfinite::kContinue}},
       {.name = "on_nonfinite",
        .unit = "stop|skip|restore|continue",
-       .text = "what to do when the loss or a gradient is NaN or infinite. Such a step changes no "
-               "variable. Then end with an error, take the next batch, or take it with the "
-               "variables of the newest checkpoint; continue: check nothing, train on, and end "
-               "with an error if the loss still is",
+       .text = "what to do when a loss or its gradient is NaN or infinite, so that it updates "
+               "nothing: end with an error, take the next batch, or take it with the variables of "
+               "the newest checkpoint; continue: check nothing, train on, and end with an error "
+               "if the loss still is",
        .otherwise = "stop",
        .kept = true,
        .compared = false});

@@ -32,16 +32,15 @@ class PartUpdates {
     const DeviceScope on(graph_, gradients_.device(0));
     const int batches = options.batches.gradient_accumulation_steps;
     if (batches > 1) add_up(batches);
-    factor_ = unscaling_.factor;
+    of_sums_ = unscaling_;
     if (options.log_gradient_norms) squares_ = squares();
     if (options.clip_value > 0) clip_each();
     if (options.clip_norm > 0) clip();
   }
 
   const AccumulationNodes& accumulation() const { return accumulation_; }
-  Output applied() const { return unscaling_.applied; }
   const GradientSquares& logged_squares() const { return squares_; }
-  Output factor() const { return factor_; }
+  const Unscaling& unscaling() const { return of_sums_; }
 
   Node& apply_to(int tower, At at) {
     std::vector<Gradient> row = own_;
@@ -124,9 +123,8 @@ class PartUpdates {
   std::vector<VariablePart> parts_;
   std::vector<Gradient> own_;  // the parts of this process, and tower 0's variables
   AccumulationNodes accumulation_;
-  GradientSquares squares_;  // empty unless they are logged
-  Output factor_;            // before gradients are clipped
-  Unscaling unscaling_;
+  GradientSquares squares_;                           // empty unless they are logged
+  Unscaling unscaling_, of_sums_;                     // the second one before gradients are clipped
   std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
   std::vector<ScatteredGradients::Gathered> values_;  // of all variables
 };
@@ -162,7 +160,7 @@ UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gra
   PartUpdates updates(options, gradients, how);
   return {&apply_to_towers(gradients, {},
                            [&](int t, At at) -> Node& { return updates.apply_to(t, at); }),
-          updates.accumulation(), updates.applied(), updates.logged_squares(), updates.factor()};
+          updates.accumulation(), updates.unscaling(), updates.logged_squares()};
 }
 
 }  // namespace belfry

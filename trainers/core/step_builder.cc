@@ -81,9 +81,8 @@ class StepBuilder {
     if (equal && plain_.train_op) {
       step.train_op = plain_.train_op;
       step.gradients = plain_.gradients;
-      step.applied = plain_.applied;
+      step.unscaling = plain_.unscaling;
       step.squares = plain_.squares;
-      step.factor = plain_.factor;
       step.tower_gradients = plain_.tower_gradients;
     } else {
       const GradientTable table(
@@ -112,14 +111,13 @@ class StepBuilder {
     const UpdateNodes made = update_variables(table, how, step);
     step.accumulation = made.accumulation;
     step.batch_applied = how.unscaling.applied;
-    step.applied = made.applied ? made.applied : step.batch_applied;
+    step.unscaling = made.unscaling.factor ? made.unscaling : how.unscaling;
     step.squares = made.squares;
-    step.factor = made.factor;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
-      others.push_back(&update_loss_scale(
-          state.scale, state.good_steps, state.skipped_steps, how.unscaling.applied,
-          {.growth_steps = trainer_.loss_scale.growth_steps * runs_per_step()}));
+      others.push_back(
+          &update_loss_scale(state.scale, state.good_steps, how.unscaling.applied,
+                             {.growth_steps = trainer_.loss_scale.growth_steps * runs_per_step()}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
@@ -130,14 +128,18 @@ class StepBuilder {
     return std::max<std::int64_t>(std::ssize(options_.trainer.losses), 1);
   }
 
-  // What a step must have finite to update anything.
-  std::vector<Output> checked_values(const GradientTable& table, const StepNodes& step,
-                                     bool weighted) const {
+  std::vector<Output> checked_gradients(const GradientTable& table, const StepNodes& step,
+                                        bool weighted) const {
     std::vector<Output> values;
     for (std::size_t t = 0; t < table.rows().size(); ++t)
       if (!weighted || step.batch.samples[t] > 0)
         for (const Gradient& gradient : table.rows()[t])
           if (gradient.value) values.push_back(gradient.value);
+    return values;
+  }
+
+  std::vector<Output> checked_losses(const StepNodes& step) const {
+    std::vector<Output> values;
     if (options_.trainer.on_nonfinite == OnNonfinite::kContinue) return values;
     for (std::size_t t = 0; t < built_.towers.size(); ++t) {
       if (step.batch.samples[t] == 0) continue;
@@ -156,9 +158,13 @@ class StepBuilder {
     const auto sum = static_cast<double>(trainer.batches.gradient_accumulation_steps *
                                          (weighted ? step.all.total() : towers));
     const DeviceScope on(graph_, trainer.devices[0]);
+    const NameScope names(graph_, built_.loss_scale ? "loss_scale" : "check");
     const Output scale = built_.loss_scale ? Output(built_.loss_scale.scale)
                                            : constant(graph_, 1, DType::kF32, "one");
-    return unscaling_of(scale, checked_values(table, step, weighted), sum);
+    return unscaling_of(scale, {.gradients = checked_gradients(table, step, weighted),
+                                .losses = checked_losses(step),
+                                .sum = sum,
+                                .squares = trainer.clip_norm == 0 && trainer.clip_value == 0});
   }
 
   UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
@@ -182,7 +188,7 @@ class StepBuilder {
       how.unscaling = sums.unscaling;
     }
     step.gradients = gradients.row(0);
-    made.factor = how.unscaling.factor;
+    made.unscaling = how.unscaling;
     if (trainer_.log_gradient_norms) made.squares = squares_of(gradients);
     if (trainer_.clip_value > 0) gradients = clip_each(gradients, how);
     if (trainer_.clip_norm > 0) {
@@ -190,7 +196,6 @@ class StepBuilder {
       const GradientSquares squares = known ? made.squares : squares_of(gradients);
       how.unscaling = clipped(squares.sums, trainer_.clip_norm, how.unscaling, gradients.device(0));
     }
-    made.applied = how.unscaling.applied;
     made.update = &apply_gradients(trainer_.optimizer, gradients, {}, how.slots, how.unscaling);
     return made;
   }

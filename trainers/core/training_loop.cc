@@ -155,6 +155,12 @@ std::function<StagedFeeds(const Batch&, std::stop_token)> stager(BuiltTraining& 
   };
 }
 
+// In this step, whose schedules have been asked.
+double rate_of(const TrainedLoss& loss, const TrainingRecord& record) {
+  const std::string name = loss.name.empty() ? "learning_rate" : cat("learning_rate/", loss.name);
+  return std::ranges::find(record.learning_rates(), name, &NamedValue::name)->value;
+}
+
 }  // namespace
 
 std::unique_ptr<TrainingLoop::Source> TrainingLoop::open_source() {
@@ -307,11 +313,11 @@ void TrainingLoop::end() {
 
 // Whether it was traced.
 bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
-  const double rate = built_.options().first_optimizer().rate().at(step);
-  record_.begin_step(rate);
+  record_.begin_step(step);
   std::optional<Trace> trace;
   if (source.free) {
     activity_.enter({.what = TrainingActivity::What::kTowers, .step = step.step + 1});
+    const double rate = rate_of(built_.nodes().losses[0], record_);
     source.free->next(rate, progress_.steps_left_of_epoch(), record_.values_of_step());
     record_.watch().note_input(source.free->not_finite_input());
     trace = source.free->take_trace();
@@ -329,14 +335,17 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
 
 // All processes are here, with the same loss and gradients. With a guard, a step that was not
 // finite has changed nothing, unless by its other losses or by finite batches
-// (BuiltTraining::undoes_bad_steps()). The loss scale of f16 mends gradients.
+// (DivergenceWatch::changes()). The loss scale of f16 mends gradients.
 void TrainingLoop::look_at_step(const StepInfo& step) {
   DivergenceWatch& watch = record_.watch();
   const double loss = record_.step_metrics()[0].value;
   const bool finite = std::isfinite(loss) && (applied_ || built_.nodes().loss_scale);
   const OnNonfinite policy = built_.options().on_nonfinite;
-  if (finite || !built_.guards()) return watch.look_at_step(loss, finite);
-  if (policy == OnNonfinite::kSkip) return watch.skip_step(loss, "this step changes nothing");
+  if (finite || !built_.guards()) return watch.look_at_step(loss, finite, applied_);
+  watch.note_changes(updated_);
+  // After an update that has overflowed, no step would be finite.
+  if (policy == OnNonfinite::kSkip && bad_variable(built_).empty())
+    return watch.skip_step(loss, cat("this step changes ", watch.changes()));
   compare_processes(progress_.steps());  // the variables may be saved
   const int most = built_.options().on_nonfinite_restores;
   std::string newest;
@@ -354,7 +363,7 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
                                    : cat("variables were restored as often as ",
                                          option_name("on_nonfinite_restores"), " allows"));
     tell_callbacks(true);
-    return watch.look_at_step(loss, finite);
+    return watch.look_at_step(loss, finite, applied_);
   }
   const std::uint64_t runs = built_.session().step();  // random numbers go on, too
   restore_checkpoint(built_.session(), newest, local_file_system(),
@@ -372,26 +381,31 @@ void TrainingLoop::run_batches(Source& source, const StepInfo& step, Trace* trac
     Batch& batch = source.input->next();
     activity_.enter({.what = TrainingActivity::What::kStep, .step = number});
     applied_ = true;
-    const std::span<TrainingStep> runs = built_.steps().of(batch, count);
+    updated_.clear();
+    std::span<TrainingStep> runs = built_.steps().of(batch, count);
     for (std::size_t l = 0; l < runs.size(); ++l)
-      run_loss(runs[l], l, batch, step, b + 1 == count && l + 1 == runs.size() ? trace : nullptr);
+      if (!run_loss(runs[l], l, batch, step,
+                    b + 1 == count && l + 1 == runs.size() ? trace : nullptr))
+        runs = runs.first(l + 1);
     record_.note_runs(runs);
     totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
   }
   totals_.finish(record_.values_of_step());
 }
 
-// Runs a batch for one of the losses, or for the only one.
-void TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
-                            const StepInfo& step, Trace* trace) {
+// Runs a batch for one of the losses, or for the only one. Whether the step goes on to the next:
+// not if this one was not finite, and its step is to be undone.
+bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo&,
+                            Trace* trace) {
   Session& session = built_.session();
   // The first run has counted the step, whose random numbers are those of all its runs.
   if (number > 0) session.set_step(session.step() - 1);
-  const double rate = number == 0 ? record_.step_learning_rate()
-                                  : built_.nodes().losses[number].optimizer.rate().at(step);
+  const TrainedLoss& loss = built_.nodes().losses[number];
+  const double rate = rate_of(loss, record_);
   run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors, rate,
           {.trace = trace});
   applied_ = applied_ && run.applied();
+  if (!loss.name.empty() && run.applied()) updated_.push_back(loss.name);
   // All processes find the same here. If the run was not finite, and there is a guard, the
   // variables are still those before it, so that it can be repeated to see which op is at fault.
   const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
@@ -400,6 +414,8 @@ void TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   if (asked.signal != 0) end_by(asked.signal);
   stopped_ = stopped_ || asked.stop;
   comparison_due_ = comparison_due_ || asked.comparison;
+  const OnNonfinite policy = built_.options().on_nonfinite;
+  return finite || !built_.guards() || policy == OnNonfinite::kSkip;
 }
 
 }  // namespace belfry

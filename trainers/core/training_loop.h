@@ -5,6 +5,8 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/core/callbacks.h"
@@ -74,7 +76,7 @@ class TrainingLoop {
   void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, const StepInfo& step, Trace* trace);
-  void run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo& step,
+  bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo& step,
                 Trace* trace);
   void look_at_step(const StepInfo& step);
   void end();
@@ -100,10 +102,11 @@ class TrainingLoop {
   bool stopped_ = false, is_complete_ = false;
   bool epoch_is_open_ = false;
   int interruption_ = 0;
-  bool applied_ = true;          // the last step (TrainingStep::applied())
-  int restores_ = 0;             // of OnNonfinite::kRestore
-  StepRequest request_;          // of this process
-  bool comparison_due_ = false;  // after the running step
+  bool applied_ = true;               // the last step (TrainingStep::applied())
+  std::vector<std::string> updated_;  // of several losses, those that the last step has updated
+  int restores_ = 0;                  // of OnNonfinite::kRestore
+  StepRequest request_;               // of this process
+  bool comparison_due_ = false;       // after the running step
   bool stop_is_usual_ =
       false;  // all processes may stop now, because an epoch or an evaluation has ended
   std::int64_t compared_at_ = -1;  // steps

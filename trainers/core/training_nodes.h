@@ -33,9 +33,10 @@ struct StepNodes {
   // gradients. If a step takes several batches, the sums over these.
   std::vector<Gradient> gradients = {};
   GradientSquares squares = {};  // of these; empty unless options ask for norms
-  // By which updates multiply these gradients, before they are clipped: a scalar f32, 0 if nothing
-  // is updated; empty: 1.
-  Output factor = {};
+  // By which updates multiply these gradients, before they are clipped, and whether they are made:
+  // not if a batch of the step has a loss, gradient or moment that is not finite. Empty without a
+  // guard, loss scale or several batches.
+  Unscaling unscaling = {};
   // Those of each tower of this process, before they are combined; one row for all towers if they
   // share variables and layers are synchronised.
   GradientRows tower_gradients = {};
@@ -43,9 +44,8 @@ struct StepNodes {
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
   Output request;  // a scalar placeholder, f64, for a StepRequest
-  // Scalars i64, the same in all processes: 1, or 0 if the step, or a batch of it, has a loss,
-  // gradient or moment that is not finite. The step then updates nothing. Empty without a guard.
-  Output applied, batch_applied;
+  // Unscaling::applied of a batch alone.
+  Output batch_applied;
   // Tensors that towers without samples would contribute to layers over all towers. Each run must
   // feed zeros for them.
   std::vector<Output> zeros;
@@ -59,9 +59,8 @@ struct StepNodes {
 struct UpdateNodes {
   Node* update = nullptr;               // updates the variables, in the run of the last batch
   AccumulationNodes accumulation = {};  // for the batches before it, if a step takes several
-  Output applied = {};  // if it takes several: UpdateOptions::unscaling.applied, of all of them
+  Unscaling unscaling = {};      // if it takes several: UpdateOptions::unscaling, of all of them
   GradientSquares squares = {};  // StepNodes::squares
-  Output factor = {};            // StepNodes::factor
 };
 
 // How these nodes are built.
@@ -73,7 +72,7 @@ struct UpdateOptions {
 
 // The state of loss scaling, one for all towers. It is saved as variables are.
 struct LossScale {
-  Variable scale, good_steps, skipped_steps;  // ops/loss_scale.h
+  Variable scale, good_steps;  // ops/loss_scale.h
   explicit operator bool() const { return static_cast<bool>(scale); }
 };
 

@@ -26,12 +26,27 @@ void check_metric_name(std::string_view name) {
             "', as a number of each step is; give it another name");
 }
 
+bool has_own_rate(const VariableGroup& group) { return group.rate != 1 && !group.freeze; }
+
+// TrainingRecord::learning_rates() before the first step.
+std::vector<NamedValue> named_rates(std::span<const TrainedLoss> losses) {
+  std::vector<NamedValue> rates;
+  for (const TrainedLoss& loss : losses) {
+    const std::string name = cat("learning_rate", loss.name.empty() ? "" : "/", loss.name);
+    rates.push_back({name});
+    for (const VariableGroup& group : loss.optimizer.groups())
+      if (has_own_rate(group)) rates.push_back({cat(name, "/", group.pattern)});
+  }
+  return rates;
+}
+
 }  // namespace
 
 TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& progress)
     : built_(built),
       progress_(progress),
       step_metrics_(no_values(MetricNumbers(built.nodes().towers[0]))),
+      rates_(named_rates(built.nodes().losses)),
       watch_(built, progress) {
   for (const NamedValue& metric : std::span(step_metrics_).subspan(1))
     check_metric_name(metric.name);
@@ -91,6 +106,16 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
       for (std::string& name : callback->metrics()) names.push_back(std::move(name));
     });
   return names;
+}
+
+void TrainingRecord::begin_step(const StepInfo& step) {
+  auto next = rates_.begin();
+  for (const TrainedLoss& loss : built_.nodes().losses) {
+    const double rate = loss.optimizer.rate().at(step);
+    next++->value = rate;
+    for (const VariableGroup& group : loss.optimizer.groups())
+      if (has_own_rate(group)) next++->value = rate * group.rate;
+  }
 }
 
 std::vector<NamedTensor> TrainingRecord::gradients() const {

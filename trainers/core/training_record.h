@@ -59,9 +59,10 @@ class TrainingRecord {
   // Multiplications and additions per second of training by the towers of this process: twice
   // step_multiply_adds() (model_summary.h) per step. 0 before the second step.
   double flops_per_second() const;
-  // The learning rate of the last step, from the optimizer's schedule; 0 before the first step. Of
-  // several losses it is that of the first.
-  double step_learning_rate() const { return step_rate_; }
+  // The rates of the last step, from the schedules of optimizers; 0 before the first step:
+  // "learning_rate", or "learning_rate/LOSS" of each of several losses, and after each those of its
+  // groups of variables with another rate, with "/PATTERN" at the end.
+  const std::vector<NamedValue>& learning_rates() const { return rates_; }
 
   // The losses of the steps so far, and likely causes of one that is not finite.
   const DivergenceWatch& watch() const { return watch_; }
@@ -73,9 +74,9 @@ class TrainingRecord {
   // for none. It reads files again only if the size or time of one has changed since the last call.
   std::string changed_data() const;
 
-  // For the loop, which records with these: the rate of a step, its metrics, the compiled steps
+  // For the loop, which records with these: the rates of a step, its metrics, the compiled steps
   // that have its gradients, and its speed.
-  void begin_step(double rate) { step_rate_ = rate; }
+  void begin_step(const StepInfo& step);
   std::span<NamedValue> values_of_step() { return step_metrics_; }
   void note_runs(std::span<const TrainingStep> runs) { last_runs_ = runs; }
   void note_speed(double examples_per_second) { step_examples_per_second_ = examples_per_second; }
@@ -96,7 +97,8 @@ class TrainingRecord {
   std::vector<NamedValue> step_metrics_, other_metrics_;
   std::vector<NamedValue> new_metrics_;      // for the next after_metrics()
   std::span<const TrainingStep> last_runs_;  // of the last step, one per loss
-  double step_examples_per_second_ = 0, step_rate_ = 0;
+  std::vector<NamedValue> rates_;
+  double step_examples_per_second_ = 0;
   // The steps that count for examples_per_second(), with their samples and time.
   double timed_seconds_ = 0;
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;

@@ -81,9 +81,9 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
     of_all_ = fetches.size();
     fetches.emplace_back(nodes.of_all_towers);
   }
-  if (nodes.applied) {
+  if (nodes.unscaling.applied) {
     applied_ = fetches.size();
-    fetches.emplace_back(nodes.applied);
+    fetches.emplace_back(nodes.unscaling.applied);
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
@@ -99,8 +99,8 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
   squares_ = fetches.size();
   for (const Output& sums : nodes.squares.sums) fetches.emplace_back(sums);
   squares_end_ = fetches.size();
-  has_factor_ = !norms_.empty() && nodes.factor;
-  if (has_factor_) fetches.emplace_back(nodes.factor);
+  has_factor_ = !norms_.empty() && nodes.unscaling.factor;
+  if (has_factor_) fetches.emplace_back(nodes.unscaling.factor);
   for (const NamedOutput& tensor : watched) {
     watched_.emplace_back(tensor.name, fetches.size());
     fetches.emplace_back(tensor.value);
@@ -202,6 +202,7 @@ void TrainingStep::metrics_of_run(std::span<double> result) const {
 }
 
 void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result) {
+  std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN());
   result[0] = 0;
   std::size_t first = 1;
   for (const TrainingStep& run : runs) {

@@ -58,7 +58,7 @@ class TrainingStep {
   // The requests of all processes in the last run, combined; empty for a lone process. Of several
   // signals, the one with the largest number counts.
   StepRequest requested() const;
-  // StepNodes::applied of the last run; true if the step has none.
+  // Whether the last run updated anything (StepNodes::unscaling); true if the step has none.
   bool applied() const { return applied_ == 0 || fetched_applied(); }
   // The mean loss over the towers in the last run, weighted by samples. If all towers have equally
   // many samples, it is tower_mean().
@@ -89,7 +89,7 @@ class TrainingStep {
   NamedFetches gradients_, watched_;
   std::vector<std::string> norms_;             // the variables of gradient_norms()
   std::size_t squares_ = 0, squares_end_ = 0;  // fetches of the sums of squares of their gradients
-  bool has_factor_ = false;                    // the fetch after those is StepNodes::factor
+  bool has_factor_ = false;  // the fetch after those is StepNodes::unscaling.factor
   bool stages_;
   MetricNumbers numbers_;
   std::size_t rates_;
@@ -97,14 +97,15 @@ class TrainingStep {
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
-  std::size_t applied_ = 0;          // the fetch of StepNodes::applied; 0: there is none
+  std::size_t applied_ = 0;          // the fetch of StepNodes::unscaling.applied; 0: none
   std::size_t per_process_;          // how many of its values belong to one process
   StepRequest request_;
   // Inputs, rates and zeros, for a run and for staging; empty if there are inputs alone.
   std::vector<Tensor> feeds_, next_feeds_;
 };
 
-// The sum of the losses of runs, then their metrics: the numbers of the step that they make.
+// The sum of the losses of runs, then their metrics: the numbers of the step that they make. NaN
+// for the metrics of runs that were left out at the end.
 void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result);
 
 // A plan, and how often a step runs it.

@@ -127,7 +127,7 @@ std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built
       for (const NamedOutput& gradient : all_gradients(step)) {
         all.push_back(gradient);
         if (fits_any(histograms, kOfGradients, gradient.name))
-          watched[l].push_back({gradient.name, applied(gradient.value, step.factor)});
+          watched[l].push_back({gradient.name, applied(gradient.value, step.unscaling.factor)});
       }
     }
     require_each(kOfGradients, "gradient", all);

@@ -157,7 +157,8 @@ class FlagTable {
                 .unit = "METRIC:min|max:N",
                 .text = "end the training when N evaluations in a row bring no lower (or higher) "
                         "value of a metric, e.g. validation_loss:min:3; a fourth part, as in "
-                        "validation_loss:min:3:0.01, is the least improvement that counts",
+                        "validation_loss:min:3:0.01, is the least improvement that counts. "
+                        "Metrics of training steps are looked at after each epoch, too",
                 .otherwise = "none",
                 .benchmarks = false,
                 .compared = false,

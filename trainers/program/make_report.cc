@@ -123,7 +123,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
   report.losses.divergence = find_divergence(trainer.built(), trainer.record());
   report.losses.scale = trainer.built().loss_scale();
   const OnNonfinite policy = trainer.built().options().on_nonfinite;
-  if (policy == OnNonfinite::kSkip || policy == OnNonfinite::kRestore)
+  if (report.losses.scale || policy == OnNonfinite::kSkip || policy == OnNonfinite::kRestore)
     report.losses.skipped = trainer.record().watch().skipped_steps();
   report.variables = variables_report(trainer);
   return report;

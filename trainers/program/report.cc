@@ -96,10 +96,7 @@ void Report::Losses::add_to(JsonValue& json) const {
 }
 
 void Report::Losses::add_scale_to(JsonValue& json) const {
-  json.set("loss_scale", scale ? JsonValue(scale->scale) : JsonValue())
-      .set("skipped_steps", scale     ? JsonValue(scale->skipped_steps)
-                            : skipped ? JsonValue(*skipped)
-                                      : JsonValue());
+  json.set("loss_scale", or_null(scale)).set("skipped_steps", or_null(skipped));
 }
 
 void Report::Variables::add_to(JsonValue& json) const {
@@ -147,9 +144,7 @@ std::string to_table(const Report& report) {
     table += row("messages hidden", rounded(100 * *share, 1) + " %");
   table += metric_rows(report.losses.metrics);
   if (report.left_out > 0) table += row("left out", bad_records_text(report.left_out));
-  if (report.losses.scale)
-    table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",
-                                   report.losses.scale->skipped_steps, " steps skipped"));
+  if (report.losses.scale) table += row("loss scale", significant(*report.losses.scale));
   if (report.losses.skipped) table += row("skipped", cat(*report.losses.skipped, " steps"));
   table += row("canonical", report.update.canonical ? "yes" : "no");
   table += row("params_hash", report.variables.params_hash);

@@ -80,8 +80,8 @@ struct Report {
     // All metrics by name, including these: of the last step, then of the last test and of
     // callbacks.
     std::vector<NamedValue> metrics;
-    std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
-    std::optional<std::int64_t> skipped;  // skipped_steps otherwise, if options ask to skip
+    std::optional<double> scale;          // member loss_scale, for f16
+    std::optional<std::int64_t> skipped;  // skipped_steps, for f16 or if options ask to skip
 
     void add_to(JsonValue& json) const;
     void add_scale_to(JsonValue& json) const;

@@ -107,6 +107,7 @@ bool RunSaver::is_due(const StepInfo& info) const {
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
   if (saving_.is_written()) settle(trainer);
   if (info.step > 0 && is_due(info)) save_if_compared(trainer, info.step);
+  look_at_step_metric(trainer, info.step);
   if (is_due_after(trainer, info)) trainer.loop().compare_processes_soon();
 }
 
@@ -128,25 +129,31 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
 std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, bool stops) {
   const DivergenceWatch& watch = trainer.record().watch();
   const bool good = watch.suspects().large_update.empty() && watch.losses().growth().empty();
+  const bool saves = stops && info.step > 0 && good;
   try {
-    if (stops && info.step > 0 && good && trainer.built().undoes_bad_steps())
-      save(trainer, info.step);
+    if (saves && watch.changed_nothing()) save(trainer, info.step);
     settle(trainer);
   } catch (const Diverged&) {  // the variables had gone bad before; the step says so
   }
   const std::optional<std::int64_t> kept = kept_step();
+  if (saves && !watch.changed_nothing())
+    log_warning("the state before step ", info.step + 1, " is not saved, as that step changed ",
+                watch.changes(), kept ? cat("; step ", *kept, " is kept") : "");
   return kept ? directory_.checkpoint_path(*kept) : "";
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
   if (ends || is_due(info)) save_if_compared(trainer, info.step);
-  const auto of_model = [&](const NamedValue& metric) {
-    return metric.name == schedule_.best.name;
-  };
-  if (!std::ranges::any_of(trainer.record().step_metrics(), of_model)) return;
-  measured_at_ = info.step;
-  look_at_best(trainer, info.step);
+  look_at_step_metric(trainer, info.step);
+}
+
+// Without data to evaluate, the metric is one of training steps, which each step has.
+void RunSaver::look_at_step_metric(Trainer& trainer, std::int64_t steps) {
+  const std::vector<NamedValue>& metrics = trainer.record().step_metrics();
+  if (std::ranges::find(metrics, schedule_.best.name, &NamedValue::name) == metrics.end()) return;
+  measured_at_ = steps;
+  look_at_best(trainer, steps);
 }
 
 void RunSaver::after_metrics(Trainer& trainer, const StepInfo& info,
@@ -161,6 +168,7 @@ void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
   if (!outcomes_.failure().empty()) begun_at_ = -1;
   save(trainer, info.step);
   settle(trainer);
+  look_at_step_metric(trainer, info.step);
   look_at_best(trainer, info.step);       // the metric of this step may be older than its save
   const std::string lost = sync_lines();  // the evaluation comes after the save
   require<IoError>(outcomes_.failure().empty(), outcomes_.failure());

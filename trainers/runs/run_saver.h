@@ -111,6 +111,7 @@ class RunSaver final : public Callback {
   void settle(Trainer& trainer);
   void refuse(Trainer& trainer, const NotFiniteError& error);
   void look_at_best(Trainer& trainer, std::int64_t steps);
+  void look_at_step_metric(Trainer& trainer, std::int64_t steps);
   bool has_best() const;
 
   RunDirectory& directory_;

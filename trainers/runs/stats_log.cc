@@ -33,7 +33,7 @@ void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   for (const NamedValue& metric : trainer.record().step_metrics())
     add(line, metric.name, metric.value);
   for (const NamedValue& norm : trainer.record().gradient_norms()) add(line, norm.name, norm.value);
-  add(line, "learning_rate", trainer.record().step_learning_rate());
+  for (const NamedValue& rate : trainer.record().learning_rates()) add(line, rate.name, rate.value);
   add(line, "examples_per_second", trainer.record().step_examples_per_second());
   add(line, "seconds", info.seconds);
   if (memory_)

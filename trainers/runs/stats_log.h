@@ -3,6 +3,7 @@
 //    "examples_per_second":5123.4,"seconds":1.25}
 //   {"step":40,"epoch":1,"validation_loss":0.2,"validation_accuracy":0.93}
 // With log_gradient_norms, lines of steps have "gradient_norm" and "gradient_norm/fc0/W", too.
+// Several losses have rates such as "learning_rate/gen" (TrainingRecord::learning_rates()).
 // There is a line for each step, and one after each evaluation and wherever a callback has set
 // metrics. Lines of some steps have the values of a MemoryWatch, too. Steps and epochs count
 // from 1. Numbers have 17 significant digits; one that is not finite is "nan", "inf" or "-inf".

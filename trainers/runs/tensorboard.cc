@@ -43,7 +43,8 @@ void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
     train_->add(metric.name, metric.value);
   for (const NamedValue& norm : trainer.record().gradient_norms())
     train_->add(norm.name, norm.value);
-  train_->add("learning_rate", trainer.record().step_learning_rate());
+  for (const NamedValue& rate : trainer.record().learning_rates())
+    train_->add(rate.name, rate.value);
   train_->add("examples_per_second", trainer.record().step_examples_per_second());
   if (options_.memory)
     for (const NamedValue& value : options_.memory->values()) train_->add(value.name, value.value);

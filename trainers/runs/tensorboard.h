@@ -19,11 +19,11 @@ struct TensorBoardOptions {
 
 // Writes event files under DIRECTORY/train and DIRECTORY/validation. TensorBoard takes them for two
 // runs, and draws equal tags into one chart. The tags:
-//   train       after each step: "loss", each metric by its name, "learning_rate",
-//               "examples_per_second"; norms of gradients, if they are logged; values of a
-//               MemoryWatch by their names; and, when they are due, histograms of variables by
-//               their names, and of gradients and activations ("gradients/fc0/W",
-//               "activations/fc0")
+//   train       after each step: "loss", each metric by its name, "learning_rate" (of several
+//               losses, "learning_rate/gen"), "examples_per_second"; norms of gradients, if they
+//               are logged; values of a MemoryWatch by their names; and, when they are due,
+//               histograms of variables by their names, and of gradients and activations
+//               ("gradients/fc0/W", "activations/fc0")
 //   validation  after each evaluation: "loss", each metric by its name
 // Metrics that callbacks set are points of validation if their names begin with "validation_",
 // which is left out; else of train. A point stands at the number of complete steps. A resumed run

@@ -29,6 +29,15 @@ TEST(FindNotFinite, NamesTheFirstElementAndWhatItIs) {
   EXPECT_EQ(found_in<double>({D::max(), -D::infinity()}), "-inf at element 1");
 }
 
+TEST(FindNotFinite, MayLookForNanAlone) {
+  using F = std::numeric_limits<float>;
+  const Tensor both({3}, std::vector<float>{F::infinity(), -F::infinity(), F::quiet_NaN()});
+  const auto nan = find_nan(DType::kF32, {both.raw(), both.bytes()});
+  ASSERT_TRUE(nan);
+  EXPECT_EQ(nan->str(), "nan at element 2");
+  EXPECT_FALSE(find_nan(DType::kF32, {both.raw(), 2 * sizeof(float)}));
+}
+
 TEST(FindNotFinite, TakesExtremesForFinite) {
   using F = std::numeric_limits<float>;
   EXPECT_EQ(found_in<float>({F::max(), F::lowest(), F::denorm_min(), -0.0F}), "none");

@@ -46,6 +46,23 @@ TEST_F(NotFiniteTest, AreRefusedOnDemand) {
   }
 }
 
+// Such as those of a mask.
+TEST_F(NotFiniteTest, AreOnPurposeIfTheyAreInfiniteWeightsThatAreNotTrained) {
+  Graph graph;
+  const Variable mask =
+      variable(graph, "mask", {2}, {.initializer = init::zeros(), .trainable = false});
+  Session session(graph);
+  const auto save = [&](float value) {
+    session.write(mask, Tensor({2}, std::vector<float>{0, value}));
+    save_checkpoint(session, path_, JsonValue::object(), files_, {.refuse_not_finite = true});
+  };
+  EXPECT_THROW(save(kNan), NotFiniteError);
+  save(-kInfinity);
+  testing::internal::CaptureStderr();
+  restore_checkpoint(session, path_, files_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("finite")));
+}
+
 TEST_F(NotFiniteTest, AreSavedWithAWarning) {
   set_element_4(kNan);
   testing::internal::CaptureStderr();

@@ -1,12 +1,15 @@
 #include "belfry/framework/run/output_check.h"
 
 #include <cmath>
+#include <limits>
 
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/log.h"
 #include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -55,6 +58,34 @@ TEST_F(OutputCheckTest, NamesWhatWasNotFiniteBefore) {
   EXPECT_EQ(bad->node, &early.node());
   EXPECT_EQ(bad->row, 101);
   EXPECT_THAT(bad->storage, testing::ElementsAre(&x.node()));
+}
+
+// A mask makes the first column infinite. What is NaN in the second one is to blame, and then its
+// value, as long as the mask is on purpose.
+TEST(OutputCheck, BlamesNoInfinityOnPurpose) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
+  const Output mask = constant(graph, Tensor({2}, std::vector<float>{-kInf, 0}));
+  const Output masked = add(x, mask), same = reshape(masked, {kUnknownSize, 2});
+  const Output bad = sub(same, add(log(x), mask));  // -inf - -inf, too
+  Session session(graph);
+  const auto origin = [&](const Tensor& value, const Output& of, bool on_purpose) {
+    OutputCheck check;
+    CompiledStep& step = session.prepare({bad.node()}, {{x, value.shape(), 0}}, {.fuse = false});
+    const Tensor feeds[] = {value};
+    step.run(feeds, {.check = &check});
+    return check.origin_of({{of}},
+                           [&](const Node& node) { return on_purpose && &node == &mask.node(); });
+  };
+  const Tensor good({2, 2}, std::vector<float>{1, 2, 3, 4});
+  EXPECT_EQ(origin(good, same, false)->node, &masked.node());
+  EXPECT_EQ(origin(good, bad, true)->node, &bad.node()) << "nan is not on purpose";
+  EXPECT_EQ(origin(good, same, true)->node, &masked.node()) << "there is nothing else";
+  const auto of_log = origin(Tensor({2, 2}, std::vector<float>{1, 2, 3, -4}), bad, true);
+  ASSERT_TRUE(of_log);
+  EXPECT_EQ(of_log->node->op().name, std::string("Log"));
+  EXPECT_EQ(of_log->row, 1);
 }
 
 // The next run of the step looks at nothing.

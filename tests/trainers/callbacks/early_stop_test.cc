@@ -6,6 +6,7 @@
 
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
@@ -56,6 +57,28 @@ TEST(EarlyStop, EndsATrainingThatGetsNoBetter) {
             "training ends after step 8\n");
   EXPECT_EQ(run({.metric = "score", .highest = true, .patience = 2}, {3, 1, 4, 1, 0, 5}).steps, 10);
   EXPECT_EQ(run({.metric = "score", .patience = 2}, {3, 4, 2, 3, 1}).steps, 10);
+}
+
+// 16 steps in an epoch, and no value is better than the first one.
+TEST(EarlyStop, LooksAtAMetricOfStepsAfterEpochsAndEvaluations) {
+  const auto train = smooth_data(64), test = smooth_data(8);
+  const auto steps = [&](EvaluationOptions evaluations) {
+    FakeConsole console;
+    TrainerOptions options{
+        .model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4, .epochs = 5};
+    options.callbacks = {
+        std::make_shared<Evaluation>(console.console, nullptr, evaluations),
+        std::make_shared<EarlyStop>(
+            EarlyStopOptions{.metric = "loss", .patience = 2, .least_improvement = 1e9},
+            console.console)};
+    Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
+    trainer.train();
+    return trainer.steps();
+  };
+  EXPECT_EQ(steps({.every_epochs = 0}), 48);
+  EXPECT_EQ(steps({.every_epochs = 1}), 48) << "both at once count once";
+  EXPECT_EQ(steps({.every_epochs = 0, .every_steps = 2}), 6);
+  EXPECT_EQ(steps({.every_epochs = 0, .every_steps = 12}), 24) << "steps 12, 16 and 24";
 }
 
 TEST(EarlyStop, AsksForALeastImprovement) {

@@ -11,6 +11,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/ops/exp.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/support/process_threads.h"
@@ -20,6 +21,7 @@
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/run_saver.h"
 #include "belfry/trainers/util/hash.h"
@@ -33,6 +35,7 @@ using testing::Not;
 using State = std::map<std::string, Tensor>;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // A sample of this spice makes a gradient that is not finite of a loss that is.
 constexpr float kSteep = 2;
 
@@ -161,9 +164,7 @@ TEST(NonfiniteStep, MayBeSkipped) {
     trainer->train();
     EXPECT_EQ(trainer->steps(), 16);
     EXPECT_EQ(steps->unchanged.size(), 2u) << "once in an epoch";
-    EXPECT_EQ(precision == Precision::kF16 ? trainer->built().loss_scale()->skipped_steps
-                                           : trainer->record().watch().skipped_steps(),
-              2);
+    EXPECT_EQ(trainer->record().watch().skipped_steps(), 2);
     EXPECT_FALSE(find_divergence(trainer->built(), trainer->record()).loss_since);
   }
 }
@@ -285,6 +286,84 @@ TEST(NonfiniteStep, CanBeSkippedByOptimizersThatHeedTheFactor) {
   EXPECT_THAT(error, AllOf(HasSubstr("the loss of step "), Not(HasSubstr("changed no variable"))));
 }
 
+// The gradient of "w" is `gradient`, in f32.
+TrainerOptions steep_options(double gradient, const Optimizer& optimizer) {
+  return {.model = ModelFunction([gradient](Tower& tower, Output x, Output, Output) {
+            const Output w = variable(tower.graph(), "w", {}, {.initializer = init::ones()}).read();
+            return (w + reduce_mean(x) * 0.0) * gradient;
+          }),
+          .optimizer = optimizer,
+          .batch_size = 4,
+          .warn_of_loss = false};
+}
+
+// 1e25 is finite, and its square, which Adam keeps, is not: "w" would stay as it is for ever.
+TEST(NonfiniteStep, IsOneWhoseGradientsHaveInfiniteSquares) {
+  const auto data = spiced_data(1);
+  const auto trained = make(steep_options(1e15, adam(0.01)), *data);
+  trained->train();
+  const auto trainer = make(steep_options(1e25, adam(0.01)), *data);
+  const State before = state_of(*trainer);
+  const std::string error = test::message_of<Diverged>([&] { trainer->train(); });
+  EXPECT_TRUE(state_of(*trainer) == before);
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("gradients of step 1 are not finite, or so large that their squares "
+                              "are not, though the loss is 1e+25; this step changed no variable"),
+                    Not(HasSubstr("first appears"))));
+  // What is clipped is squared in f64 alone.
+  for (const bool by_norm : {true, false}) {
+    TrainerOptions options = steep_options(1e25, adam(0.01));
+    (by_norm ? options.clip_norm : options.clip_value) = 1;
+    const auto clipped = make(std::move(options), *data);
+    clipped->train();
+    EXPECT_NEAR(state_of(*clipped).at("w").item<float>(), 0.92, 1e-3);
+  }
+}
+
+// No later step would be finite, so none is skipped.
+TEST(NonfiniteStep, AfterAnUpdateThatOverflowedIsNotSkipped) {
+  const auto data = spiced_data(1);
+  TrainerOptions options = steep_options(1e10, sgd(1e30));
+  options.on_nonfinite = OnNonfinite::kSkip;
+  const auto trainer = make(std::move(options), *data);
+  const std::string error = test::message_of<Diverged>([&] { trainer->train(); });
+  EXPECT_EQ(trainer->steps(), 2);
+  EXPECT_EQ(trainer->record().watch().skipped_steps(), 1);
+  EXPECT_THAT(error, AllOf(HasSubstr("the loss of step 2 is "), HasSubstr("'w' f32[]"),
+                           HasSubstr("has -inf at element 0")));
+}
+
+// The best loss so far, which no optimizer moves, and a mask.
+TEST(NonfiniteStep, IsNoneBecauseOfInfinitiesOnPurpose) {
+  const auto data = spiced_data(1);
+  const std::string path = testing::TempDir() + "on_purpose";
+  TrainerOptions options = options_of(OnNonfinite::kStop);
+  options.model = [](Tower& tower, Output x, Output y, Output spice) {
+    const auto infinite = [&](const char* name, double value) {
+      return variable(tower.graph(), name, {},
+                      {.initializer = init::constant(value), .trainable = false});
+    };
+    const Output mask = infinite("mask", -kInfinity).read();
+    tower.metric("best", infinite("best", kInfinity).read() + reduce_mean(x));
+    return spiced_model(tower, x, y, spice) + reduce_mean(exp(mask)) * reduce_mean(spice);
+  };
+  const auto trainer = make(options, *data);
+  trainer->train();
+  EXPECT_EQ(find_divergence(trainer->built(), trainer->record()).str(), "");
+  std::filesystem::remove_all(path);
+  testing::internal::CaptureStderr();
+  snapshot_training(*trainer, JsonValue::object())
+      .save(path, local_file_system(), {.refuse_not_finite = true});
+  const auto resumed = make(options, *data);
+  restore_training(*resumed, path);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("finite")));
+  std::filesystem::remove_all(path);
+  // NaN is never on purpose.
+  trainer->session().write(trainer->graph().stored_variable("best"), Tensor(kNaN));
+  EXPECT_THAT(find_divergence(trainer->built(), trainer->record()).str(),
+              HasSubstr("'best' f32[]"));
+}
+
 class NonfiniteRun : public TrainTest {
  protected:
   NonfiniteRun() { std::filesystem::remove_all(run_); }
@@ -322,11 +401,48 @@ TEST_F(NonfiniteRun, SavesTheStateBeforeTheStepThatEndsIt) {
   EXPECT_EQ(report()["steps"], 16);
   EXPECT_THAT(resumed.error,
               AllOf(HasSubstr(cat("W the loss of step ", good + 1, " is nan (field")),
-                    HasSubstr(": this step changes nothing (--on_nonfinite)")));
+                    HasSubstr(": this step changes no variable (--on_nonfinite)")));
   // A run that never stopped has the same bits.
   const std::string hash = report()["params_hash"];
   run_train({"--on_nonfinite=skip", json_flag_}, bad);
   EXPECT_EQ(report()["params_hash"], hash);
+}
+
+// The first loss is updated before the second one fails, and not after it has failed itself.
+TEST_F(NonfiniteRun, OfSeveralLossesSavesTheStateBeforeTheStepIfThatChangedNothing) {
+  for (const char* const bad : {"one", "two"}) {
+    SCOPED_TRACE(bad);
+    std::filesystem::remove_all(run_);
+    Recipe losses = recipe(kNaN);
+    losses.optimizer = {};
+    losses.losses = {{.loss = "one", .variables = {"a"}, .optimizer = adam(0.01)},
+                     {.loss = "two", .variables = {"b"}, .optimizer = adam(0.01)}};
+    losses.model = [bad](Tower& tower, Output x, Output, Output spice) {
+      const auto loss = [&](const char* name, const char* of) {
+        const Output w = variable(tower.graph(), of, {}, {.initializer = init::ones()}).read();
+        const Output times = name == std::string(bad) ? reduce_mean(spice) : reduce_mean(x);
+        tower.loss(name, square(w) + w * times);
+      };
+      loss("one", "a");
+      loss("two", "b");
+      return Output();
+    };
+    const TrainResult stopped = run_train({dir_, json_flag_, "--save_every_epochs=0"}, losses);
+    EXPECT_EQ(stopped.code, 1);
+    const std::int64_t good = report()["steps"].get<std::int64_t>() - 1;
+    ASSERT_GT(good, 0);
+    const std::vector<std::int64_t> saved = checkpoints_in(local_file_system(), run_);
+    if (bad == std::string("one")) {
+      EXPECT_EQ(saved, std::vector<std::int64_t>{good});
+      EXPECT_THAT(stopped.error, HasSubstr("; this step changed no variable"));
+    } else {
+      EXPECT_TRUE(saved.empty());
+      EXPECT_THAT(
+          stopped.error,
+          HasSubstr(cat("the state before step ", good + 1,
+                        " is not saved, as that step changed only the variables of 'one'")));
+    }
+  }
 }
 
 // The weights are finite, and useless.

@@ -103,9 +103,9 @@ class Rule final : public Callback {
   void before_step(Trainer& trainer, const StepInfo&) override { before_ = state_of(trainer); }
 
   void after_step(Trainer& trainer, const StepInfo& info) override {
-    const LossScaleState now = trainer.built().loss_scale().value();
+    const std::int64_t skipped = trainer.record().watch().skipped_steps();
     // f16 also overflows by itself while the scale is large.
-    const bool bad = now.skipped_steps > skipped_;
+    const bool bad = skipped > skipped_;
     EXPECT_TRUE(bad || std::isfinite(trainer.metric("spice"))) << "after step " << info.step;
     if (bad) {
       ++skipped_;
@@ -115,8 +115,8 @@ class Rule final : public Callback {
       scale_ *= 2;
       good_ = 0;
     }
-    EXPECT_EQ(now.scale, scale_) << "after step " << info.step;
-    EXPECT_EQ(now.skipped_steps, skipped_) << "after step " << info.step;
+    EXPECT_EQ(trainer.built().loss_scale(), scale_) << "after step " << info.step;
+    EXPECT_EQ(skipped, skipped_) << "after step " << info.step;
     const auto after = state_of(trainer);
     for (const auto& [name, value] : after) {
       if (bad) {
@@ -168,8 +168,8 @@ TEST(LossScale, MaySkipTheVeryFirstUpdates) {
   options.batch_size = 1;
   const auto trainer = make("replicated", std::move(options), *data);
   trainer->train();
-  EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 3);
-  EXPECT_EQ(trainer->built().loss_scale()->scale, 4096);
+  EXPECT_EQ(trainer->record().watch().skipped_steps(), 3);
+  EXPECT_EQ(trainer->built().loss_scale(), 4096);
   EXPECT_EQ(state_of(*trainer).at("Adam/step"), Tensor(std::int64_t{0}));
 }
 
@@ -230,7 +230,7 @@ void expect_equal_bits(const TrainerOptions& common, const Dataset& data, std::i
     const auto trainer = make(kind, std::move(options), data);
     trainer->train();
     if (trainer->built().loss_scale()) {
-      EXPECT_GE(trainer->built().loss_scale()->skipped_steps, least);
+      EXPECT_GE(trainer->record().watch().skipped_steps(), least);
     }
     const std::string hash = state_hash(trainer->session(), trainer->graph());
     if (reference.empty()) reference = hash;
@@ -268,8 +268,8 @@ TEST(LossScale, LeavesTowersWithoutSamplesOut) {
     options.loss_scale.initial = 64;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
-    EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 0);
-    EXPECT_EQ(trainer->built().loss_scale()->scale, 256);  // for 6 steps
+    EXPECT_EQ(trainer->record().watch().skipped_steps(), 0);
+    EXPECT_EQ(trainer->built().loss_scale(), 256);  // for 6 steps
   }
 }
 
@@ -295,7 +295,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
     options.loss_scale.initial = 1;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
-    EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 1);
+    EXPECT_EQ(trainer->record().watch().skipped_steps(), 1);
     EXPECT_EQ(state_of(*trainer).at("w"), Tensor(1.0f));
   }
 }
@@ -347,7 +347,7 @@ TEST(LossScale, IsKeptByCheckpointsForAnyTrainerAndTowers) {
                             make("parameter_server", std::move(server), *data)}) {
     restore_training(*other, path);
     EXPECT_EQ(state_hash(other->session(), other->graph()), state);
-    EXPECT_EQ(other->built().loss_scale()->scale, trained->built().loss_scale()->scale);
+    EXPECT_EQ(other->built().loss_scale(), trained->built().loss_scale());
   }
 }
 
@@ -362,7 +362,7 @@ TEST(LossScale, StartsAnewBehindACheckpointOfAnotherPrecision) {
   const auto f16 = make("replicated", spiced_options(2), *data);
   restore_training(*f16, path);
   EXPECT_EQ(params_hash(f16->session(), f16->graph()), params);
-  EXPECT_EQ(f16->built().loss_scale()->scale, 32768);
+  EXPECT_EQ(f16->built().loss_scale(), 32768);
   save_training(*f16, path + "2");
   const auto bf16 = make("replicated", spiced_options(2, Precision::kBf16), *data);
   restore_training(*bf16, path + "2");

@@ -139,8 +139,8 @@ Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
   options.loss_scale.initial = 0x1p20;
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
-  EXPECT_GT(trainer.built().loss_scale()->skipped_steps, 0);
-  EXPECT_LT(trainer.built().loss_scale()->skipped_steps, kSteps);
+  EXPECT_GT(trainer.record().watch().skipped_steps(), 0);
+  EXPECT_LT(trainer.record().watch().skipped_steps(), kSteps);
   return {params_hash(trainer.session(), trainer.graph()),
           state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
 }

@@ -51,7 +51,8 @@ Report example() {
                              {"validation_loss", 0.25},
                              {"validation_accuracy", 0.9871},
                              {"validation_macro_f1_of_classes", 0.75}},
-                 .scale = LossScaleState{.scale = 1024, .skipped_steps = 7}},
+                 .scale = 1024,
+                 .skipped = 7},
       .variables = {.params_hash = "00000000000000ab",
                     .state_hash = "00000000000000cd",
                     .replicas_equal = true,
@@ -134,6 +135,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   report.losses.validation_loss.reset();
   report.losses.loss = std::nan("");
   report.losses.scale.reset();
+  report.losses.skipped.reset();
   report.losses.divergence = {};
   const nlohmann::json json = nlohmann::json::parse(to_json(report).str());
   EXPECT_TRUE(json["loss_scale"].is_null());
@@ -149,7 +151,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
   const std::string table = to_table(example());
-  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "1024, 7 steps skipped",
+  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "1024", "7 steps",
                            "00000000000000ab", "yes", "peak CPU:0          3.00 MiB",
                            "                      training      validation\n"
                            "  loss                0.125         0.25\n"

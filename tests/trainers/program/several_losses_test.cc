@@ -9,6 +9,7 @@ namespace several_losses_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Output rivals(Tower& tower, Output x, Output y) {
   const Output noise = dropout(fill_like(x, 1), 0.5);
@@ -44,7 +45,10 @@ TEST_F(SeveralLosses, OfARunThatWasStoppedResumeAsIfItHadNot) {
   EXPECT_THAT(resumed.out, HasSubstr("going on at step 4"));
   const std::string hash = summary()["state_hash"];
   const std::vector<std::string> course = stats();
-  EXPECT_THAT(course.front(), AllOf(HasSubstr("\"disc\""), HasSubstr("\"gen\"")));
+  EXPECT_THAT(
+      course.front(),
+      AllOf(HasSubstr("\"disc\""), HasSubstr("\"gen\""), HasSubstr("\"learning_rate/disc\":0.01"),
+            HasSubstr("\"learning_rate/gen\":0.02"), Not(HasSubstr("\"learning_rate\""))));
   std::filesystem::remove_all(directory_);
   EXPECT_EQ(start({"--devices=cpu:4"}, rivals_recipe()).code, 0);
   EXPECT_EQ(summary()["state_hash"], hash);

@@ -205,7 +205,7 @@ TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
   EXPECT_TRUE(report()["shards"]["copies"].empty());
   EXPECT_THAT(explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
               HasSubstr("    f64[4,5]: partial sums\n    copy tower0/gradients/fc0/MatMul_grad/"
-                        "MatMulTransposeA/sum, 160 bytes, for loss_scale/AllFinite, "
+                        "MatMulTransposeA/sum, 160 bytes, for check/AllFinite, "
                         "AllReduceGrads/AllReduce/update\n"));
   // Without a check of the sum nothing else reads it.
   EXPECT_THAT(

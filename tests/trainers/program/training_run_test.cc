@@ -323,6 +323,27 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'? (there are "));
 }
 
+// Without data to evaluate, each save may be the best by a metric of its step.
+TEST_F(TrainingRunTest, KeepsTheBestByAMetricOfSteps) {
+  Recipe untested = small_recipe();
+  untested.data = [](bool train) { return train ? small_data(true) : nullptr; };
+  for (const char* const best_by : {"loss:min", "loss:max"}) {
+    std::filesystem::remove_all(directory_);
+    const TrainResult done = start({"--devices=cpu:1", "--epochs=1", "--save_every_steps=2",
+                                    "--keep=1", cat("--best_metric=", best_by)},
+                                   untested);
+    EXPECT_EQ(done.code, 0) << done.error;
+    std::vector<std::pair<double, int>> losses;
+    for (const std::string& line : stats())
+      if (const auto json = nlohmann::json::parse(line); json["step"].get<int>() % 2 == 0)
+        losses.emplace_back(json["loss"], json["step"]);
+    const auto [least, most] = std::ranges::minmax_element(losses);
+    const std::string best = std::filesystem::read_symlink(directory_ + "/checkpoints/best");
+    EXPECT_EQ(step_of_checkpoint(best),
+              (best_by == std::string("loss:min") ? least : most)->second);
+  }
+}
+
 // Whatever was the best before is removed.
 TEST_F(TrainingRunTest, KeepsNoFormerBest) {
   EXPECT_EQ(start({"--epochs=6", "--keep=1", "--best_metric=validation_loss:min"}).code, 0);
