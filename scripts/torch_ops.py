@@ -155,6 +155,23 @@ def instance_norm(x):
     return channels_last(F.group_norm(x, x.shape[1]))
 
 
+def layer_norm(x, gamma, beta):
+    return F.layer_norm(x, gamma.shape, gamma, beta)
+
+
+def rms_norm(x, gamma):
+    return F.rms_norm(x, gamma.shape, gamma, eps=1e-6)
+
+
+def batch_norm(x, gamma, beta):
+    return channels_last(F.batch_norm(channels_first(x), None, None, gamma, beta, training=True))
+
+
+def batch_norm_inference(x, gamma, beta, mean, variance):
+    # Not F.batch_norm: it gives moments no gradient.
+    return (x - mean) / (variance + 1e-5).sqrt() * gamma + beta
+
+
 # recurrent_cases.cc
 
 
