@@ -8,6 +8,7 @@ import functools
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 # attention_cases.cc
 
@@ -28,7 +29,8 @@ def attention(q, k, v, *rest, heads, kv_heads, causal, window, masked, lengths):
                        torch.zeros((), dtype=q.dtype).masked_fill(~rest[0], -torch.inf))
     none = (mask == -torch.inf).all(-1, keepdim=True)  # queries that see no key get zeros
     mask = mask.expand(len(q), heads, len(t), len(s)).masked_fill(none, 0)
-    y = F.scaled_dot_product_attention(*apart, attn_mask=mask, enable_gqa=True)
+    with sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
+        y = F.scaled_dot_product_attention(*apart, attn_mask=mask, enable_gqa=True)
     return y.masked_fill(none, 0).transpose(1, 2).flatten(2)
 
 
