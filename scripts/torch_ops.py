@@ -8,6 +8,7 @@ import functools
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 # attention_cases.cc
 
@@ -28,7 +29,8 @@ def attention(q, k, v, *rest, heads, kv_heads, causal, window, masked, lengths):
                        torch.zeros((), dtype=q.dtype).masked_fill(~rest[0], -torch.inf))
     none = (mask == -torch.inf).all(-1, keepdim=True)  # queries that see no key get zeros
     mask = mask.expand(len(q), heads, len(t), len(s)).masked_fill(none, 0)
-    y = F.scaled_dot_product_attention(*apart, attn_mask=mask, enable_gqa=True)
+    with sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
+        y = F.scaled_dot_product_attention(*apart, attn_mask=mask, enable_gqa=True)
     return y.masked_fill(none, 0).transpose(1, 2).flatten(2)
 
 
@@ -153,6 +155,23 @@ def instance_norm(x):
     # Not F.instance_norm: in PyTorch 2.15 its gradient of a single image is wrong if channels are last in memory.
     x = channels_first(x)
     return channels_last(F.group_norm(x, x.shape[1]))
+
+
+def layer_norm(x, gamma, beta):
+    return F.layer_norm(x, gamma.shape, gamma, beta)
+
+
+def rms_norm(x, gamma):
+    return F.rms_norm(x, gamma.shape, gamma, eps=1e-6)
+
+
+def batch_norm(x, gamma, beta):
+    return channels_last(F.batch_norm(channels_first(x), None, None, gamma, beta, training=True))
+
+
+def batch_norm_inference(x, gamma, beta, mean, variance):
+    # Not F.batch_norm: it gives moments no gradient.
+    return (x - mean) / (variance + 1e-5).sqrt() * gamma + beta
 
 
 # recurrent_cases.cc

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/attention/attention_impl.h"
+#include "belfry/ops/attention/composed_attention_impl.h"
 #include "belfry/ops/attention/plain_attention_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 
@@ -344,7 +345,8 @@ const Op kAttention{.name = "Attention",
 const Op kAttentionGrad{.name = "AttentionGrad",
                         .inputs = kVariadicInputs,
                         .shape = attention_grad_shape,
-                        .no_gradient = "second derivatives of attention are not supported",
+                        .gradient = attention_grad_gradient,
+                        .missing_grads = true,
                         .heavy = true,
                         .shards = shards_of_gradient,
                         .cpu = attention_grad_cpu,

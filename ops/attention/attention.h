@@ -31,7 +31,9 @@ struct AttentionInputs {
 // values. A query of y is the mean of the values of the keys that it sees, with weights e^(scale *
 // (q[t] . k[s]) + mask[t, s]); zeros if it sees none. The second output is the logarithm of the sum
 // of these weights. It has no gradient. f16, bf16, f32 and f64; 16-bit types are computed in f32.
-// Memory besides the tensors grows with the time, not with its square.
+// Memory besides the tensors grows with the time, not with its square. Only second derivatives are
+// computed by other ops, with tensors of all pairs; they need sizes that are known when the graph
+// is built, but for the batch, and NaN and infinities of hidden keys reach all queries.
 //
 // Later positions do not affect earlier ones with `causal`, nor do keys after `lengths`, not even
 // by NaN. But on GPUs in 16 bits and tf32, NaN and infinities reach earlier positions: up to 127 of

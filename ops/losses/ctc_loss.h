@@ -23,7 +23,7 @@ struct CtcOptions {
 // over all paths. A path has one class for each step of time; labels are what is left of it when
 // repetitions are removed, and then blanks. Sample i has the first logit_lengths[i] steps of time
 // and the first label_lengths[i] labels; what comes after them is not read, and its gradient is 0.
-// Probabilities are added as logarithms, in f64. Second derivatives are not supported.
+// Probabilities are added as logarithms, in f64. It has no second derivative, as in PyTorch.
 //
 // A run fails with InvalidArgument, naming the op, row and value, if a length is below 0 or exceeds
 // its dimension, or if a label is the blank or not in [0, c).

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
+#include "belfry/ops/composed_gradient.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/composed_norm_impl.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/normalization/moments.h"
 #include "belfry/ops/normalization/normalise.h"
@@ -68,6 +73,14 @@ std::vector<Output> train_gradient(const Node& node, std::span<const Output> gra
   return {grad.output(0), grad.output(1), grad.output(2)};
 }
 
+std::vector<Output> train_grad_gradient(const Node& node, std::span<const Output> grads) {
+  std::vector<int> axes(node.input(1).shape().rank() - 1);
+  std::iota(axes.begin(), axes.end(), 0);
+  return norm_grad_gradient(node, grads, [&](Output x) {
+    return composed_norm(x, axes, node.options<BatchNormOptions>().epsilon);
+  });
+}
+
 bool is_constant(const Output& input) { return &input.node().op() == &kStopGradient; }
 
 // Where all else is constant, the gradient of x needs no x, which is then not kept.
@@ -82,6 +95,16 @@ std::vector<Output> inference_gradient(const Node& node, std::span<const Output>
                        {grads[0], node.input(0), node.input(1), node.input(3), node.input(4)}, {},
                        node.raw_options());
   return {grad.output(0), grad.output(1), grad.output(2), grad.output(3), grad.output(4)};
+}
+
+std::vector<Output> inference_grad_gradient(const Node& node, std::span<const Output> grads) {
+  return composed_gradient(node, grads, [&](std::span<const Output> inputs) {
+    const Output x = inputs[1], gamma = inputs[2], mean = inputs[3], variance = inputs[4];
+    const Output beta = fill_like(gamma, 0);  // its values do not matter
+    const double epsilon = node.options<BatchNormOptions>().epsilon;
+    const Output y = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta;
+    return gradients(y, {x, gamma, beta, mean, variance}, {.initial = {inputs[0]}});
+  });
 }
 
 KernelRun inference_cpu(KernelPlan& plan) {
@@ -206,8 +229,6 @@ void expand_train_grad(Expansion& e) {
   e.result = {{dx, 0}, {sums, 0}, {sums, 1}};
 }
 
-constexpr const char* kNoSecond = "second derivatives of batch normalisation are not supported";
-
 }  // namespace
 
 const Op kBatchNormTrain{.name = "BatchNormTrain",
@@ -226,7 +247,8 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
 const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .inputs = 5,
                              .shape = batch_norm_grad_shape,
-                             .no_gradient = kNoSecond,
+                             .gradient = train_grad_gradient,
+                             .missing_grads = true,
                              .shards = train_grad_shards,
                              .expand = expand_train_grad,
                              .fuse = fuse_batch_norm_gradient,
@@ -249,7 +271,8 @@ const Op kBatchNormInference{.name = "BatchNormInference",
 const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .inputs = 5,
                                  .shape = given_grad_shape,
-                                 .no_gradient = kNoSecond,
+                                 .gradient = inference_grad_gradient,
+                                 .missing_grads = true,
                                  .shards = train_grad_shards,
                                  .fuse = fuse_batch_norm_gradient,
                                  .in_place = InPlace::kFirst,

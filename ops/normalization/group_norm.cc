@@ -4,16 +4,12 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/typed_kernels.h"
+#include "belfry/ops/normalization/composed_norm_impl.h"
 #include "belfry/ops/normalization/group_norm_impl.h"
 #include "belfry/ops/normalization/group_norm_on_host.h"
-#include "belfry/ops/operand.h"
-#include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/ops/sqrt.h"
-#include "belfry/ops/square.h"
 
 namespace belfry {
 namespace {
@@ -53,41 +49,19 @@ std::vector<Output> group_norm_gradient(const Node& node, std::span<const Output
   return {grad.output(0), grad.output(1), grad.output(2)};
 }
 
-// The results of GroupNormGrad by ops that have gradients.
-std::vector<Output> composed_gradient(const Node& node) {
-  const Output given_dy = node.input(0), given_x = node.input(1), given_gamma = node.input(2);
+std::vector<Output> group_norm_grad_gradient(const Node& node, std::span<const Output> grads) {
   const auto [groups, epsilon] = node.options<GroupNormOptions>();
-  const Shape& shape = given_x.shape();
-  const std::int64_t channels = shape.back(), width = channels / groups;
+  const Shape& shape = node.input(1).shape();
   std::int64_t pixels = 1;
   for (std::size_t axis = 1; axis + 1 < shape.rank(); ++axis) {
     require(shape[axis] != kUnknownSize, node.describe(), ": second derivatives need the size of ",
-            given_x.type(), "; give the placeholder all sizes but that of the batch");
+            node.input(1).type(), "; give the placeholder all sizes but that of the batch");
     pixels *= shape[axis];
   }
-  const Shape split{shape[0], pixels, groups, width};
-  const auto mean_of = [](Output value) { return reduce_mean(value, {1, 3}, ReducedAxes::kKept); };
-  const Output x = reshape(given_x, split), dy = reshape(given_dy, split);
-  const Output distance = x - mean_of(x);
-  const Output spread = sqrt(mean_of(square(distance)) + epsilon);
-  const Output z = distance / spread;
-  const Output weighted = dy * reshape(given_gamma, {groups, width});
-  const Output dx = (weighted - mean_of(weighted) - z * mean_of(weighted * z)) / spread;
-  return {reshape_like(dx, given_x), reshape(reduce_sum(dy * z, {0, 1}), {channels}),
-          reshape(reduce_sum(dy, {0, 1}), {channels})};
-}
-
-std::vector<Output> group_norm_grad_gradient(const Node& node, std::span<const Output> grads) {
-  const std::vector<Output> composed = composed_gradient(node);
-  std::vector<Output> results, initial;
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i]) continue;
-    results.push_back(composed[i]);
-    initial.push_back(grads[i]);
-  }
-  // dy may depend on x and gamma: that is for others to differentiate.
-  const std::vector<Output> inputs{node.input(0), node.input(1), node.input(2)};
-  return gradients(results, inputs, {.initial = std::move(initial), .stop = inputs});
+  const Shape split{shape[0], pixels, groups, shape.back() / groups};
+  return norm_grad_gradient(node, grads, [&, epsilon = epsilon](Output x) {
+    return reshape_like(composed_norm(reshape(x, split), {1, 3}, epsilon), x);
+  });
 }
 
 // Shards have rows of dx, and partial sums of the other gradients.

@@ -4,8 +4,13 @@
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/typed_kernels.h"
+#include "belfry/ops/normalization/composed_norm_impl.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/sqrt.h"
+#include "belfry/ops/square.h"
 
 namespace belfry {
 namespace {
@@ -47,6 +52,15 @@ std::vector<Output> norm_gradient(const Node& node, std::span<const Output> grad
   std::vector<Output> result;
   for (std::size_t i = 0; i < node.inputs().size(); ++i) result.push_back(grad.output(i));
   return result;
+}
+
+template <bool centred>
+std::vector<Output> row_norm_grad_gradient(const Node& node, std::span<const Output> grads) {
+  const double epsilon = node.options<RowNormOptions<centred>>().epsilon;
+  return norm_grad_gradient(node, grads, [=](Output x) {
+    if constexpr (centred) return composed_norm(x, {-1}, epsilon);
+    return x / sqrt(reduce_mean(square(x), {-1}, ReducedAxes::kKept) + epsilon);
+  });
 }
 
 // Shards have rows of dx, and partial sums of the other gradients.
@@ -135,15 +149,15 @@ const Op kLayerNorm{.name = "LayerNorm",
                     .reference = norm_reference<true>,
                     .autocast = Autocast::kFull};
 
-const Op kLayerNormGrad{
-    .name = "LayerNormGrad",
-    .inputs = 3,
-    .shape = norm_grad_shape<true>,
-    .no_gradient = "second derivatives of layer normalisation are not supported",
-    .shards = norm_grad_shards,
-    .fuse = fuse_row_norm_gradient,
-    .cpu = row_norm_gradient_on_host<true>,
-    .reference = norm_grad_reference<true>};
+const Op kLayerNormGrad{.name = "LayerNormGrad",
+                        .inputs = 3,
+                        .shape = norm_grad_shape<true>,
+                        .gradient = row_norm_grad_gradient<true>,
+                        .missing_grads = true,
+                        .shards = norm_grad_shards,
+                        .fuse = fuse_row_norm_gradient,
+                        .cpu = row_norm_gradient_on_host<true>,
+                        .reference = norm_grad_reference<true>};
 
 const Op kRmsNorm{.name = "RmsNorm",
                   .inputs = 2,
@@ -160,7 +174,8 @@ const Op kRmsNorm{.name = "RmsNorm",
 const Op kRmsNormGrad{.name = "RmsNormGrad",
                       .inputs = 3,
                       .shape = norm_grad_shape<false>,
-                      .no_gradient = "second derivatives of RMS normalisation are not supported",
+                      .gradient = row_norm_grad_gradient<false>,
+                      .missing_grads = true,
                       .shards = norm_grad_shards,
                       .fuse = fuse_row_norm_gradient,
                       .cpu = row_norm_gradient_on_host<false>,

@@ -1,4 +1,5 @@
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/recurrent/composed_recurrence_impl.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 #include "belfry/ops/recurrent/recurrence_op_impl.h"
 #include "belfry/ops/recurrent/recurrent.h"
@@ -26,9 +27,12 @@ OutputTypes gru_grad_shape(const ShapeContext& c) {
   return {s.gates, s.gates, s.vectors, s.state};
 }
 
+// Only second derivatives come by way of activated gates and new gates.
 std::vector<Output> gru_gradient(const Node& node, std::span<const Output> grads) {
+  if (grads[0] || grads[2]) return recurrent::gradient_by<recurrent::composed_gru>(node, grads);
+  const auto given = [&](std::size_t i) { return recurrent::given_or_zeros(node, grads, i); };
   const std::vector<Output> inputs =
-      recurrent::with_lengths({node.output(0), grads[1], grads[3], node.output(2), node.output(1),
+      recurrent::with_lengths({node.output(0), given(1), given(3), node.output(2), node.output(1),
                                node.input(1), node.input(2)},
                               node, 4);
   const Node& grad = node.graph().add(kGruGrad, inputs, {}, node.raw_options());
@@ -70,6 +74,7 @@ const Op kGru{.name = "Gru",
               .inputs = kVariadicInputs,
               .shape = gru_shape,
               .gradient = gru_gradient,
+              .missing_grads = true,
               .heavy = true,
               .shards = by_rows<0b10101>,
               .in_place = InPlace::kFirst,
@@ -80,9 +85,8 @@ const Op kGru{.name = "Gru",
 const Op kGruGrad{.name = "GruGrad",
                   .inputs = kVariadicInputs,
                   .shape = gru_grad_shape,
-                  .no_gradient =
-                      "second derivatives of recurrences are not supported; build the "
-                      "cell of other ops in repeat()",
+                  .gradient = recurrent::gradient_by<recurrent::composed_gru_grad>,
+                  .missing_grads = true,
                   .heavy = true,
                   .shards = by_rows<0b11011111>,
                   .in_place = InPlace::kFirst,

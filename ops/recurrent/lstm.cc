@@ -1,4 +1,5 @@
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/recurrent/composed_recurrence_impl.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 #include "belfry/ops/recurrent/recurrence_op_impl.h"
 #include "belfry/ops/recurrent/recurrent.h"
@@ -25,9 +26,12 @@ OutputTypes lstm_grad_shape(const ShapeContext& c) {
   return {s.gates, s.vectors, s.state, s.state};
 }
 
+// Only second derivatives come by way of activated gates and cell states.
 std::vector<Output> lstm_gradient(const Node& node, std::span<const Output> grads) {
+  if (grads[0] || grads[2]) return recurrent::gradient_by<recurrent::composed_lstm>(node, grads);
+  const auto given = [&](std::size_t i) { return recurrent::given_or_zeros(node, grads, i); };
   const std::vector<Output> inputs =
-      recurrent::with_lengths({node.output(0), grads[1], grads[3], grads[4], node.output(2),
+      recurrent::with_lengths({node.output(0), given(1), given(3), given(4), node.output(2),
                                node.output(1), node.input(1), node.input(2), node.input(3)},
                               node, 4);
   const Node& grad = node.graph().add(kLstmGrad, inputs, {}, node.raw_options());
@@ -70,6 +74,7 @@ const Op kLstm{.name = "Lstm",
                .inputs = kVariadicInputs,
                .shape = lstm_shape,
                .gradient = lstm_gradient,
+               .missing_grads = true,
                .heavy = true,
                .shards = by_rows<0b11101>,
                .in_place = InPlace::kFirst,
@@ -80,9 +85,8 @@ const Op kLstm{.name = "Lstm",
 const Op kLstmGrad{.name = "LstmGrad",
                    .inputs = kVariadicInputs,
                    .shape = lstm_grad_shape,
-                   .no_gradient =
-                       "second derivatives of recurrences are not supported; build the "
-                       "cell of other ops in repeat()",
+                   .gradient = recurrent::gradient_by<recurrent::composed_lstm_grad>,
+                   .missing_grads = true,
                    .heavy = true,
                    .shards = by_rows<0b1110111111>,
                    .in_place = InPlace::kFirst,

@@ -1,3 +1,4 @@
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 #include "belfry/ops/recurrent/recurrence_op_impl.h"
@@ -51,6 +52,10 @@ KernelRun plain_kernel(const KernelPlan& plan, const kernels::Sequences& s, std:
 std::vector<Output> with_lengths(std::vector<Output> inputs, const Node& node, std::size_t i) {
   if (node.inputs().size() > i) inputs.push_back(node.input(i));
   return inputs;
+}
+
+Output given_or_zeros(const Node& node, std::span<const Output> grads, std::size_t i) {
+  return grads[i] ? grads[i] : fill_like(node.output(i), 0, "zeros");
 }
 
 Output weight_gradient(Output previous, Output gate_grads) {

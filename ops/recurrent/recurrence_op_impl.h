@@ -32,6 +32,8 @@ KernelRun plain_kernel(const KernelPlan& plan, const kernels::Sequences& sequenc
 
 // The inputs of a gradient node: `inputs`, and the lengths that input `i` of `node` may be.
 std::vector<Output> with_lengths(std::vector<Output> inputs, const Node& node, std::size_t i);
+// The gradient of output i of `node`: zeros if it has none.
+Output given_or_zeros(const Node& node, std::span<const Output> grads, std::size_t i);
 // The gradient of hidden weights: `previous` [batch, time, hidden] transposed times the gradients
 // of gates.
 Output weight_gradient(Output previous, Output gate_grads);

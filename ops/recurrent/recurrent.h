@@ -40,8 +40,8 @@ RecurrentResult gru(Output x, const RecurrentWeights& weights, const RecurrentOp
                     At at = {});
 
 // The ops begin after the products of all times with the input weights. Their first and third
-// outputs are for the gradient, and have none themselves. `lengths` may be left out. They have no
-// second derivatives; cells that repeat() builds of other ops have.
+// outputs are for the gradient. `lengths` may be left out. Second derivatives are computed by other
+// ops, one time after another: their nodes, memory and time grow with the time of the sequences.
 
 struct RecurrenceOptions {
   bool reverse = false;

@@ -49,8 +49,8 @@ OpUse attention_use(Random& random, bool causal) {
 }  // namespace
 
 std::vector<OpCase> attention_cases() {
-  return {{"attention", [](Random& random) { return attention_use(random, false); }, 1},
-          {"causal_attention", [](Random& random) { return attention_use(random, true); }, 1}};
+  return {{"attention", [](Random& random) { return attention_use(random, false); }},
+          {"causal_attention", [](Random& random) { return attention_use(random, true); }}};
 }
 
 }  // namespace belfry::bench

@@ -40,8 +40,8 @@ OpUse recurrence_use(Random& random, BuildRecurrence build, int gates, bool has_
 }  // namespace
 
 std::vector<OpCase> recurrent_cases() {
-  return {{"lstm", [](Random& random) { return recurrence_use(random, lstm, 4, true); }, 1},
-          {"gru", [](Random& random) { return recurrence_use(random, gru, 3, false); }, 1}};
+  return {{"lstm", [](Random& random) { return recurrence_use(random, lstm, 4, true); }},
+          {"gru", [](Random& random) { return recurrence_use(random, gru, 3, false); }}};
 }
 
 }  // namespace belfry::bench

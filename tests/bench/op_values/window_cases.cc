@@ -1,8 +1,10 @@
-// Convolution, pooling, and the normalisations of each sample.
+// Convolution, pooling and normalisation.
 #include <algorithm>
 
 #include "belfry/belfry.h"
+#include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/group_norm.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/tests/bench/op_values/op_cases.h"
 
 namespace belfry::bench {
@@ -153,6 +155,38 @@ OpUse instance_norm_use(Random& random) {
   return {[](Inputs x) { return instance_norm(x[0]); }, {random.values(shape)}};
 }
 
+// Normalises rows, or channels over all rows.
+OpUse norm_use(Random& random, const std::function<Output(Inputs)>& norm, bool beta) {
+  const Shape shape{random.integer(3, 5), random.integer(1, 4), random.integer(3, 9)};
+  const Shape columns{shape.back()};
+  OpUse use{norm, {random.values(shape), random.values(columns, 0.5, 2)}};
+  if (beta) use.inputs.push_back(random.values(columns));
+  return use;
+}
+
+OpUse layer_norm_use(Random& random) {
+  return norm_use(
+      random, [](Inputs x) { return layer_norm(x[0], x[1], x[2]); }, true);
+}
+
+OpUse rms_norm_use(Random& random) {
+  return norm_use(
+      random, [](Inputs x) { return rms_norm(x[0], x[1]); }, false);
+}
+
+OpUse batch_norm_use(Random& random) {
+  return norm_use(
+      random, [](Inputs x) { return batch_norm_train(x[0], x[1], x[2]).y; }, true);
+}
+
+OpUse batch_norm_inference_use(Random& random) {
+  OpUse use = norm_use(
+      random, [](Inputs x) { return batch_norm_inference(x[0], x[1], x[2], x[3], x[4]); }, true);
+  const Shape columns = use.inputs[1].shape();
+  use.inputs.insert(use.inputs.end(), {random.values(columns), random.values(columns, 0.5, 2)});
+  return use;
+}
+
 }  // namespace
 
 std::vector<OpCase> window_cases() {
@@ -162,7 +196,11 @@ std::vector<OpCase> window_cases() {
           {"max_pool", max_pool_use},
           {"avg_pool", avg_pool_use},
           {"group_norm", group_norm_use},
-          {"instance_norm", instance_norm_use}};
+          {"instance_norm", instance_norm_use},
+          {"layer_norm", layer_norm_use},
+          {"rms_norm", rms_norm_use},
+          {"batch_norm", batch_norm_use},
+          {"batch_norm_inference", batch_norm_inference_use}};
 }
 
 }  // namespace belfry::bench

@@ -138,7 +138,7 @@ Output composed(Inputs x, std::int64_t heads) {
   return reshape(transpose(matmul(weights, by_heads(x[2])), {0, 2, 1, 3}), shape);
 }
 
-TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithItsGradients) {
+TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithTwoDerivatives) {
   const Builder both = [](Inputs x) {
     const std::vector<Output> wanted{x[0], x[1], x[2]};
     const Output fused = causal_attention(x[0], x[1], x[2], {.heads = 3});
@@ -146,7 +146,10 @@ TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithItsGradients) {
     std::vector<Output> results{fused, plain};
     const std::vector<Output> a = gradients(fused, wanted, {.initial = {x[3]}}),
                               b = gradients(plain, wanted, {.initial = {x[3]}});
-    for (std::size_t i = 0; i < a.size(); ++i) results.insert(results.end(), {a[i], b[i]});
+    const std::vector<Output> second_a = gradients(a, wanted, {.initial = a}),
+                              second_b = gradients(b, wanted, {.initial = b});
+    for (std::size_t i = 0; i < a.size(); ++i)
+      results.insert(results.end(), {a[i], b[i], second_a[i], second_b[i]});
     return Built(results);
   };
   Graph graph;
@@ -155,7 +158,7 @@ TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithItsGradients) {
     xs.push_back(constant(graph, to(random_values({2, 100, 15}, -2, 2, i + 1), DType::kF64)));
   const Built built = both(xs);
   const std::vector<Tensor> results = evaluate(std::vector<Output>(built.begin(), built.end()));
-  ASSERT_EQ(results.size(), 8);
+  ASSERT_EQ(results.size(), 14);
   for (std::size_t i = 0; i < results.size(); i += 2)
     EXPECT_LE(difference(results[i], results[i + 1]), 1e-13) << i;
 }

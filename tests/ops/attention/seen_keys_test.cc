@@ -267,7 +267,7 @@ Output composed(Inputs x, Output added, const Sizes& s) {
                  {s.batch, s.queries, s.heads * s.head_dim});
 }
 
-TEST(Attention, IsSoftmaxOfBiasedProductsWithItsGradients) {
+TEST(Attention, IsSoftmaxOfBiasedProductsWithTwoDerivatives) {
   const Sizes s{2, 70, 90, 5, 3, 3};
   Graph graph;
   std::vector<Output> xs;
@@ -279,7 +279,11 @@ TEST(Attention, IsSoftmaxOfBiasedProductsWithItsGradients) {
   const std::vector<Output> wanted{xs[0], xs[1], xs[2], xs[3]};
   std::vector<Output> a = gradients(ours, wanted, {.initial = {xs[4]}}),
                       b = gradients(other, wanted, {.initial = {xs[4]}});
+  const std::vector<Output> second_a = gradients(a, wanted, {.initial = a}),
+                            second_b = gradients(b, wanted, {.initial = b});
   a.push_back(ours), b.push_back(other);
+  a.insert(a.end(), second_a.begin(), second_a.end());
+  b.insert(b.end(), second_b.begin(), second_b.end());
   const std::vector<Tensor> of_ours = evaluate(a), of_other = evaluate(b);
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_LE(difference(of_ours[i], of_other[i]), 1e-13) << i;

@@ -154,7 +154,13 @@ TEST(Gru, FollowsTheFormulasAndHasItsGatesInTheOrderResetUpdateNew) {
   EXPECT_FALSE(r.c);
 }
 
-TEST(Recurrences, AreThoseOfOtherOpsWithTheirGradients) {
+Output squares(std::span<const Output> of) {
+  Output sum;
+  for (const Output& x : of) sum = sum ? sum + reduce_sum(x * x) : reduce_sum(x * x);
+  return sum;
+}
+
+TEST(Recurrences, AreThoseOfOtherOpsWithTwoDerivatives) {
   for (const Kind& kind : kKinds)
     for (const bool reverse : {false, true}) {
       Graph graph;
@@ -170,7 +176,10 @@ TEST(Recurrences, AreThoseOfOtherOpsWithTheirGradients) {
         return r.c ? sum + reduce_sum(r.c) : sum;
       };
       const std::vector<Output> a = gradients(loss(fused), xs), b = gradients(loss(plain), xs);
-      for (std::size_t i = 0; i < xs.size(); ++i) both.insert(both.end(), {a[i], b[i]});
+      const std::vector<Output> second_a = gradients(squares(a), xs),
+                                second_b = gradients(squares(b), xs);
+      for (std::size_t i = 0; i < xs.size(); ++i)
+        both.insert(both.end(), {a[i], b[i], second_a[i], second_b[i]});
       const std::vector<Tensor> results = evaluate(both);
       for (std::size_t i = 0; i < results.size(); i += 2)
         EXPECT_LE(difference(results[i], results[i + 1]), 1e-13) << kind.gates << " " << i;
@@ -399,14 +408,6 @@ TEST(Recurrences, RefuseShapesThatDoNotFit) {
         return x[0].graph().add(kGru, {x[0], x[1]}).output();
       },
       {{{2, 5, 9}}, {{3, 9}}}, "takes 4 tensors, or 5 with lengths, not 2");
-}
-
-TEST(Recurrences, HaveNoSecondGradient) {
-  Graph graph;
-  std::vector<Output> xs;
-  for (const Tensor& x : random_inputs(kKinds[0], 2, 3, 2, 4)) xs.push_back(constant(graph, x));
-  const Output dx = gradients(build(kKinds[0], xs, {}, false).y, {xs[0]})[0];
-  EXPECT_THROW(gradients(dx, {xs[0]}), NotFoundError);
 }
 
 }  // namespace recurrent_test
