@@ -22,7 +22,8 @@ target_link_libraries(gpu_ops_tests PRIVATE test_support belfry ${belfry_librari
                                             GTest::gmock)
 
 if(TARGET belfry_cuda)
-  add_library(gpu_kernel_tests SHARED cuda/host_queue.cc cuda/on_host.cc cuda/on_gpu.cc)
+  add_library(gpu_kernel_tests SHARED cuda/host_queue.cc cuda/host_recurrence.cc cuda/on_host.cc
+                                      cuda/on_gpu.cc)
   target_compile_options(gpu_kernel_tests PRIVATE ${belfry_warnings})
   target_link_libraries(gpu_kernel_tests PRIVATE belfry_cuda)
   add_dependencies(gpu_ops_tests gpu_kernel_tests)
@@ -62,7 +63,7 @@ endif()
 belfry_discover_tests(cuda_tests)
 belfry_discover_tests(gpu_ops_tests)
 add_test(NAME gpu_ops_tests.own_kernels
-         COMMAND gpu_ops_tests --gtest_filter=Conv2d*:AvgPool*:*Attention* --own_kernels --gtest_brief=1)
+         COMMAND gpu_ops_tests --gtest_filter=Conv2d*:AvgPool*:*Attention*:WholeRecurrences* --own_kernels --gtest_brief=1)
 # A few by way of GpuBackend and its streams, as on a GPU, on one that is stood in for.
 add_test(NAME gpu_ops_tests.stand_in
          COMMAND gpu_ops_tests --gtest_filter=Neg*:SgdUpdate*:BatchMoments*:Relu* --gtest_brief=1)

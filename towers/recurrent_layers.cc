@@ -76,7 +76,8 @@ RecurrentResult one_direction(Tower& tower, const RecurrentKind& kind, Output x,
       {.h = layer.h.empty() ? Output() : layer.h[state],
        .c = layer.c.empty() ? Output() : layer.c[state],
        .lengths = layer.lengths,
-       .reverse = reverse},
+       .reverse = reverse,
+       .cudnn = layer.cudnn},
       site);
 }
 

@@ -15,6 +15,7 @@ struct RecurrentLayer {
   Output lengths = {};         // i32 or i64 [N]: the times of each row; empty: all
   double dropout = 0;          // of what each layer but the last returns, in training towers
   bool bias = true;            // both biases of each layer and direction
+  bool cudnn = false;          // on GPUs cuDNN may compute it: see RecurrentOptions
   // States before the first time, each [N,hidden], one per layer and direction: those of layer 0,
   // forward first. Empty: zeros. A GRU has no c.
   std::vector<Output> h = {}, c = {};

@@ -3,10 +3,12 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/recurrent/whole_recurrence.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 
@@ -49,6 +51,11 @@ Output first_state(Output given, Output gates, std::int64_t hidden, At at) {
   return fill_like(like, 0, at.site);
 }
 
+// Whether cuDNN may compute it.
+bool for_cudnn(const Graph& graph, const RecurrentOptions& options) {
+  return options.cudnn && !options.lengths && enclosing_device(graph).is_gpu();
+}
+
 void add_lengths(Output lengths, std::vector<Output>& inputs, At at) {
   if (!lengths) return;
   const bool wide = lengths.dtype() == DType::kI64;
@@ -60,6 +67,7 @@ void add_lengths(Output lengths, std::vector<Output>& inputs, At at) {
 RecurrentResult lstm(Output x, const RecurrentWeights& weights, const RecurrentOptions& options,
                      At at) {
   require_sequences("lstm", x, weights, at);
+  if (for_cudnn(x.graph(), options)) return whole_lstm(x, weights, options, at);
   const std::int64_t hidden = weights.hidden.shape()[0];
   Output bias = weights.input_bias;
   if (weights.hidden_bias)
@@ -80,6 +88,7 @@ RecurrentResult gru(Output x, const RecurrentWeights& weights, const RecurrentOp
                     At at) {
   require_sequences("gru", x, weights, at);
   require(!options.c, "gru (built at ", at.site, "): has no c, only h");
+  if (for_cudnn(x.graph(), options)) return whole_gru(x, weights, options, at);
   const std::int64_t hidden = weights.hidden.shape()[0];
   const DType dtype = recurrence_dtype(x);
   const Output gates = cast(gates_of(x, weights.input, weights.input_bias, at), dtype, at.site);

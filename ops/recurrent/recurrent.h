@@ -18,6 +18,11 @@ struct RecurrentOptions {
   Output h, c;     // states before the first time [batch, hidden]; empty: zeros. GRU has no c.
   Output lengths;  // i32 or i64 [batch], from 0 to `time`; empty: `time` for all
   bool reverse = false;  // from the last time of each row to the first
+  // On a GPU cuDNN may compute the recurrence, together with the product with the input weights
+  // (whole_recurrence.h): if its results agree with ours when both are tried, if it is faster, and
+  // if runs need not be deterministic. Then there are no second derivatives. Changes nothing for
+  // rows of several lengths, nor outside of a device scope of a GPU.
+  bool cudnn = false;
 };
 
 struct RecurrentResult {

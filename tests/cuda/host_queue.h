@@ -20,6 +20,8 @@ class HostQueue final : public KernelQueue {
   void convolve(const ConvolutionCall& call) override;
   void pool(const PoolingCall& call) override;
   void attend(const AttentionCall& call) override;
+  void recur(const RecurrenceCall& call) override;
+  void recur_back(const RecurrenceGradCall& call) override;
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
   const std::uint64_t* step() const override { return &step_; }
 
@@ -49,6 +51,10 @@ class HostAlgorithms final : public Algorithms {
   }
   bool pooling(const Pooling&) override { return !own_kernels_; }
   std::optional<CudnnAlgorithm> attention(const Attention&, const MakeOwnKernel&) override {
+    if (own_kernels_) return {};
+    return CudnnAlgorithm{.workspace_bytes = 160};
+  }
+  std::optional<CudnnAlgorithm> recurrence(const Recurrence&, const MakeRecurrence&) override {
     if (own_kernels_) return {};
     return CudnnAlgorithm{.workspace_bytes = 160};
   }

@@ -34,11 +34,18 @@ class NotedAlgorithms final : public Algorithms {
     if (!any_) return {};
     return CudnnAlgorithm{.workspace_bytes = 160};
   }
+  std::optional<CudnnAlgorithm> recurrence(const Recurrence& recurrence,
+                                           const MakeRecurrence&) override {
+    recurrences.push_back(recurrence);
+    if (!any_) return {};
+    return CudnnAlgorithm{.workspace_bytes = 160};
+  }
 
   std::vector<MatMul> matmuls;
   std::vector<Convolution> convolutions;
   std::vector<Pooling> poolings;
   std::vector<Attention> attentions;
+  std::vector<Recurrence> recurrences;
 
  private:
   bool any_;

@@ -16,6 +16,9 @@ class OwnKernels final : public Algorithms {
   std::optional<CudnnAlgorithm> attention(const Attention&, const MakeOwnKernel&) override {
     return {};
   }
+  std::optional<CudnnAlgorithm> recurrence(const Recurrence&, const MakeRecurrence&) override {
+    return {};
+  }
 
  private:
   GpuAlgorithms source_;

@@ -1,7 +1,7 @@
 // gpu_ops_tests: the tests of ops with the GPU module's kernels in place of Op::cpu. They run on
 // the host, or on the GPU of $BELFRY_TEST_GPUS. All are skipped if the module cannot be loaded.
-// With --own_kernels, kernels of ours compute convolution, pooling and attention, as if cuDNN
-// refused them.
+// With --own_kernels, kernels of ours compute convolution, pooling, attention and recurrences, as
+// if cuDNN refused them.
 #include <iostream>
 #include <string_view>
 
@@ -27,9 +27,10 @@ belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
   return run;
 }
 
-// cuDNN computes attention only if the bits need not be the same each time.
-bool attends(const belfry::KernelPlan& plan) {
-  return std::string_view(plan.op().name).starts_with("Attention");
+// cuDNN computes attention and recurrences only if the bits need not be the same each time.
+bool needs_freedom(const belfry::KernelPlan& plan) {
+  const std::string_view name = plan.op().name;
+  return name.starts_with("Attention") || name.starts_with("Whole");
 }
 
 belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {
@@ -39,7 +40,7 @@ belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {
   if (own_kernels)
     own_kernel(plan, run);
   else
-    run = backend.prepare(0, plan, !attends(plan));
+    run = backend.prepare(0, plan, !needs_freedom(plan));
   testing::Test::RecordProperty("devices", "gpu");
   return run ? runtime.kernel(plan, std::move(run)) : belfry::KernelRun();
 }

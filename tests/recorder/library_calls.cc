@@ -6,7 +6,6 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
-#include <dlfcn.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/recorder/library_handles.h"
@@ -15,13 +14,6 @@ using namespace belfry::recorder;
 using belfry::cat;
 
 namespace {
-
-// The function of a library that the module has loaded.
-template <class Function>
-Function* real(const char* name) {
-  static void* const module = dlopen("libbelfry_cuda.so", RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function*>(dlsym(module, name));
-}
 
 template <class Native>
 void make_handle(Native* native, const char* library) {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <dlfcn.h>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/recorder/recorder.h"
 
@@ -14,7 +16,15 @@ struct Handle {
   const char* library;
   int gpu;
   cudaStream_t stream = nullptr;  // of cuDNN
+  const void* saved = nullptr;    // what the last gradient of a recurrence has been given
 };
+
+// The function of a library that the module has loaded.
+template <class Function>
+Function* real(const char* name) {
+  static void* const module = dlopen("libbelfry_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function*>(dlsym(module, name));
+}
 
 template <class Native>
 Handle& handle_of(Native native, const char* function) {

@@ -7,12 +7,21 @@
 
 namespace belfry::cuda {
 
-// One of our own kernels for a call that a library also computes. Both are measured.
+// A kernel of an op that is measured: one of ours for a call that a library also computes.
 struct OwnKernel {
   QueueRun run;  // takes the tensors of the op
   std::int64_t workspace_bytes = 0;
 };
 using MakeOwnKernel = std::function<OwnKernel()>;
+
+// Both passes of a recurrence. The gradient reads what the forward pass of the same algorithm has
+// saved, so that one choice holds for both.
+struct RecurrenceKernels {
+  OwnKernel forward, gradient;
+};
+// Those that call cuDNN; without an algorithm, ours.
+using MakeRecurrence =
+    std::function<RecurrenceKernels(const std::optional<CudnnAlgorithm>& algorithm)>;
 
 class Algorithms {
  public:
@@ -27,6 +36,9 @@ class Algorithms {
   // same bits. `ours` is called only if its kernel is measured against cuDNN's.
   virtual std::optional<CudnnAlgorithm> attention(const Attention& attention,
                                                   const MakeOwnKernel& ours) = 0;
+  // Also empty if cuDNN's results differ from ours. The answer for a recurrence is always the same.
+  virtual std::optional<CudnnAlgorithm> recurrence(const Recurrence& recurrence,
+                                                   const MakeRecurrence& make) = 0;
 };
 
 }  // namespace belfry::cuda

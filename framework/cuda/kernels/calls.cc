@@ -40,4 +40,10 @@ std::string Attention::str() const {
              bracketed(std::array{batch, time, heads, head_dim}));
 }
 
+std::string Recurrence::str() const {
+  return cat(has_c() ? "Lstm " : "Gru ", belfry::name_of(dtype),
+             compute == Compute::kTf32 ? " tf32" : "", " x ",
+             bracketed(std::array{batch, time, features}), " hidden ", hidden);
+}
+
 }  // namespace belfry::cuda

@@ -74,7 +74,8 @@ struct Convolution {
 
 // An algorithm by which cuDNN computes a call.
 struct CudnnAlgorithm {
-  int number = 0;  // cuDNN's own, of a convolution's kind; for attention the place in cuDNN's list
+  // cuDNN's own, of a convolution's kind or a recurrence; for attention the place in cuDNN's list.
+  int number = 0;
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;  // gives the same bits each time
 
@@ -129,6 +130,55 @@ struct AttentionCall {
   // logarithms of sums -> dq, dk, dv. The other places are null.
   std::array<const void*, 6> in;
   std::array<void*, 3> out;
+  std::byte* workspace;
+};
+
+// An LSTM or a GRU of one layer and direction, with its product with x [batch, time, features]. All
+// rows are as long as `time`. No size is 0, no tensor has more than 2^31 - 1 elements.
+struct Recurrence {
+  enum class Cell : std::uint8_t { kLstm, kGru };
+
+  Cell cell = Cell::kLstm;
+  DType dtype = DType::kF32;
+  Compute compute = Compute::kExact;
+  int batch = 1, time = 1, features = 1, hidden = 1;
+  std::int64_t saved_bytes = 0;  // the memory in which forward calls leave numbers for gradients
+
+  bool has_c() const { return cell == Cell::kLstm; }
+  // The elements that each gate adds up: four gates of an LSTM, three of a GRU.
+  std::int64_t columns() const { return std::int64_t{has_c() ? 4 : 3} * hidden; }
+  // The elements of RecurrenceCall::weights.
+  std::int64_t weights() const { return columns() * (std::int64_t{features} + hidden + 2); }
+
+  auto operator<=>(const Recurrence&) const = default;
+  // "Lstm f32 x [64,128,512] hidden 256".
+  std::string str() const;
+};
+
+// What the calls of a recurrence share. A GRU has no c. `weights` has the input weights [columns,
+// features], the hidden weights [columns, hidden], the biases of the input [columns] and the hidden
+// biases. The order of gates is that of ops/recurrent/recurrent.h.
+struct RecurrenceTensors {
+  const std::int32_t* lengths;  // `time` for each row
+  const void *x, *weights, *h, *c;
+  void* saved;
+};
+
+struct RecurrenceCall {
+  Recurrence recurrence;
+  CudnnAlgorithm algorithm;
+  RecurrenceTensors tensors;
+  void *y, *last_h, *last_c;
+  std::byte* workspace;
+};
+
+struct RecurrenceGradCall {
+  Recurrence recurrence;
+  CudnnAlgorithm algorithm;
+  RecurrenceTensors tensors;  // the call overwrites `saved`
+  const void *y, *dy, *dlast_h, *dlast_c;
+  void *dx, *dh, *dc;
+  void* dweights;  // the call adds to it
   std::byte* workspace;
 };
 

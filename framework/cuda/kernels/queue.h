@@ -31,6 +31,8 @@ class KernelQueue {
   virtual void convolve(const ConvolutionCall& call) = 0;
   virtual void pool(const PoolingCall& call) = 0;
   virtual void attend(const AttentionCall& call) = 0;
+  virtual void recur(const RecurrenceCall& call) = 0;
+  virtual void recur_back(const RecurrenceGradCall& call) = 0;
   // Where a kernel records input about which `refusal` throws after the run. A refusal keeps its
   // place from run to run as long as something holds the refusal.
   virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;

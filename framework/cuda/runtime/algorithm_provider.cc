@@ -8,6 +8,20 @@
 #include "belfry/framework/base/text.h"
 
 namespace belfry::cuda {
+namespace {
+
+// The fastest of cuDNN's algorithms; none if our kernels are as fast, whose time comes last.
+AlgorithmTable::Choice fastest(const std::string& what,
+                               const std::vector<CudnnAlgorithm>& algorithms,
+                               const std::vector<double>& seconds) {
+  const auto least = std::min_element(seconds.begin(), seconds.end() - 1);
+  log_info(what, ": ", *least * 1e3, " ms by cuDNN, ", seconds.back() * 1e3,
+           " ms by kernels of Belfry");
+  if (*least >= seconds.back()) return {};
+  return algorithms[static_cast<std::size_t>(least - seconds.begin())];
+}
+
+}  // namespace
 
 AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution) {
   if (options_.deterministic) {
@@ -26,12 +40,18 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
   std::vector<CudnnAlgorithm> algorithms = source_.ranked(attention);
   std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) { return !fits(algorithm); });
   if (algorithms.empty()) return {};
-  const std::vector<double> seconds = source_.seconds(attention, algorithms, ours());
-  const auto least = std::min_element(seconds.begin(), seconds.end() - 1);
-  log_info(attention, ": ", *least * 1e3, " ms by cuDNN, ", seconds.back() * 1e3,
-           " ms by kernels of Belfry");
-  if (*least >= seconds.back()) return {};
-  return algorithms[static_cast<std::size_t>(least - seconds.begin())];
+  return fastest(attention.str(), algorithms, source_.seconds(attention, algorithms, ours()));
+}
+
+AlgorithmTable::Choice AlgorithmProvider::choose(const Recurrence& recurrence,
+                                                 const MakeRecurrence& make) {
+  std::vector<CudnnAlgorithm> algorithms = source_.ranked(recurrence);
+  std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) { return !fits(algorithm); });
+  if (algorithms.empty()) return {};
+  std::vector<RecurrenceKernels> kernels;
+  for (const CudnnAlgorithm& algorithm : algorithms) kernels.push_back(make(algorithm));
+  kernels.push_back(make({}));
+  return fastest(recurrence.str(), algorithms, source_.seconds(recurrence, kernels));
 }
 
 AlgorithmTable::Choice AlgorithmProvider::kept(const std::string& what,
@@ -60,6 +80,12 @@ std::optional<CudnnAlgorithm> AlgorithmProvider::attention(const Attention& atte
                                                            const MakeOwnKernel& ours) {
   if (options_.deterministic) return {};
   return kept(attention.str(), [&] { return choose(attention, ours); });
+}
+
+std::optional<CudnnAlgorithm> AlgorithmProvider::recurrence(const Recurrence& recurrence,
+                                                            const MakeRecurrence& make) {
+  if (options_.deterministic) return {};
+  return kept(recurrence.str(), [&] { return choose(recurrence, make); });
 }
 
 bool AlgorithmProvider::pooling(const Pooling& pooling) {

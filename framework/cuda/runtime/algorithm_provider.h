@@ -34,19 +34,25 @@ class AlgorithmSource {
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
                                       const OwnKernel& ours) = 0;
+  // The algorithms that cuDNN has.
+  virtual std::vector<CudnnAlgorithm> ranked(const Recurrence& recurrence) = 0;
+  // The time of each, for both passes, with our kernels last. Also kNever for results that differ
+  // from ours.
+  virtual std::vector<double> seconds(const Recurrence& recurrence,
+                                      std::span<const RecurrenceKernels> kernels) = 0;
 };
 
 struct AlgorithmOptions {
   // Measures nothing. Convolutions take the first deterministic algorithm by rank that works;
-  // attention takes our own kernels, which are deterministic.
+  // attention and recurrences take our own kernels, which are deterministic.
   bool deterministic = false;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };
 
 // Chooses an algorithm for each convolution once, and keeps the choice in the table. Also for
-// attention, unless the options are deterministic. The log says, once per table, which convolutions
-// and poolings cuDNN does not compute, and how long attention takes with cuDNN and with our own
-// kernels. For one thread at a time.
+// attention and recurrences, unless the options are deterministic. The log says, once per table,
+// which convolutions and poolings cuDNN does not compute, and how long attention and recurrences
+// take with cuDNN and with our own kernels. For one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
   // `source` and `table` must outlive the provider. Several providers may share one table.
@@ -59,6 +65,8 @@ class AlgorithmProvider final : public Algorithms {
   bool pooling(const Pooling& pooling) override;
   std::optional<CudnnAlgorithm> attention(const Attention& attention,
                                           const MakeOwnKernel& ours) override;
+  std::optional<CudnnAlgorithm> recurrence(const Recurrence& recurrence,
+                                           const MakeRecurrence& make) override;
 
  private:
   using Choice = AlgorithmTable::Choice;
@@ -67,6 +75,7 @@ class AlgorithmProvider final : public Algorithms {
   Choice kept(const std::string& what, const std::function<Choice()>& choose);
   Choice choose(const Convolution& convolution);
   Choice choose(const Attention& attention, const MakeOwnKernel& ours);
+  Choice choose(const Recurrence& recurrence, const MakeRecurrence& make);
   bool fits(const CudnnAlgorithm& algorithm) const {
     return algorithm.workspace_bytes <= options_.most_workspace_bytes;
   }

@@ -271,4 +271,27 @@ bool Cudnn::attends(const AttentionCall& call, const Where& where) {
   return true;
 }
 
+std::vector<CudnnAlgorithm> Cudnn::ranked(const Recurrence& recurrence, const Where& where) {
+  get_ready(where);
+  return CudnnRecurrence::algorithms(recurrence, handle_.get(), where);
+}
+
+const CudnnRecurrence& Cudnn::described(const Recurrence& recurrence, int number,
+                                        const Where& where) {
+  get_ready(where);
+  const std::pair key(recurrence, number);
+  auto found = recurrences_.find(key);
+  if (found == recurrences_.end())
+    found = recurrences_.emplace(key, CudnnRecurrence(recurrence, number, where)).first;
+  return found->second;
+}
+
+void Cudnn::recur(const RecurrenceCall& call, const Where& where) {
+  described(call.recurrence, call.algorithm.number, where).run(handle_.get(), call, where);
+}
+
+void Cudnn::recur_back(const RecurrenceGradCall& call, const Where& where) {
+  described(call.recurrence, call.algorithm.number, where).run_back(handle_.get(), call, where);
+}
+
 }  // namespace belfry::cuda

@@ -1,5 +1,6 @@
 // Convolution and average pooling by cuDNN, with NHWC images and OHWI filters, as in our own
-// kernels. No other source calls its functions for these.
+// kernels. No other source calls its functions for these. Its handle also computes attention and
+// recurrences.
 #pragma once
 #include <map>
 #include <utility>
@@ -7,12 +8,12 @@
 
 #include "belfry/framework/cuda/kernels/calls.h"
 #include "belfry/framework/cuda/runtime/cudnn_attention.h"
+#include "belfry/framework/cuda/runtime/cudnn_recurrence.h"
 #include "belfry/framework/cuda/runtime/handles.h"
 #include "belfry/framework/cuda/runtime/where.h"
 
 namespace belfry::cuda {
 
-using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor =
     Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
@@ -68,6 +69,11 @@ class Cudnn {
   // Like attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call, const Where& where);
 
+  // The algorithms that cuDNN has for it, and that fit in its saved_bytes.
+  std::vector<CudnnAlgorithm> ranked(const Recurrence& recurrence, const Where& where);
+  void recur(const RecurrenceCall& call, const Where& where);
+  void recur_back(const RecurrenceGradCall& call, const Where& where);
+
  private:
   const ConvolutionDescriptors& described(const Convolution& convolution, const Where& where);
   std::vector<CudnnAlgorithm> algorithms(const Convolution& convolution, bool measured,
@@ -78,6 +84,7 @@ class Cudnn {
   cudnnStatus_t enqueue(const ConvolutionCall& call, const Where& where);
   cudnnStatus_t enqueue(const PoolingCall& call, const Where& where);
   cudnnStatus_t enqueue(const AttentionCall& call, const Where& where);
+  const CudnnRecurrence& described(const Recurrence& recurrence, int number, const Where& where);
 
   cudaStream_t stream_;
   CudnnHandle handle_;
@@ -85,6 +92,7 @@ class Cudnn {
   std::map<Convolution, ConvolutionDescriptors> convolutions_;
   std::map<Pooling, PoolingDescriptors> poolings_;
   std::map<std::pair<Attention, int>, CudnnAttention> attentions_;  // by number of the algorithm
+  std::map<std::pair<Recurrence, int>, CudnnRecurrence> recurrences_;
 };
 
 }  // namespace belfry::cuda

@@ -48,6 +48,12 @@ class NotedNeeds final : public Algorithms {
     needs.cudnn |= algorithm.has_value();
     return algorithm;
   }
+  std::optional<CudnnAlgorithm> recurrence(const Recurrence& recurrence,
+                                           const MakeRecurrence& make) override {
+    const auto algorithm = all_.recurrence(recurrence, make);
+    needs.cudnn |= algorithm.has_value();
+    return algorithm;
+  }
 
   Needs needs;
 

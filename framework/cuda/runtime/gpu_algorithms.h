@@ -35,6 +35,13 @@ class GpuAlgorithms final : public AlgorithmSource {
   std::vector<double> seconds(const Attention& attention,
                               std::span<const CudnnAlgorithm> algorithms,
                               const OwnKernel& ours) override;
+  std::vector<CudnnAlgorithm> ranked(const Recurrence& recurrence) override {
+    return dnn_.ranked(recurrence, where_);
+  }
+  // Runs each a few times on random numbers, and compares the results of the first run with ours.
+  // Allocates and waits.
+  std::vector<double> seconds(const Recurrence& recurrence,
+                              std::span<const RecurrenceKernels> kernels) override;
 
  private:
   Where where_;

@@ -24,6 +24,7 @@ using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 using DeviceMemory = Owned<void*, cudaFree>;
 using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
 // Makes a physical GPU the current one of this thread. Its end restores the previous GPU, if the

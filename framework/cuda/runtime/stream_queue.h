@@ -37,6 +37,8 @@ class StreamQueue final : public KernelQueue {
   void attend(const AttentionCall& call) override { dnn_.attend(call, where_); }
   // Like attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call) { return dnn_.attends(call, where_); }
+  void recur(const RecurrenceCall& call) override { dnn_.recur(call, where_); }
+  void recur_back(const RecurrenceGradCall& call) override { dnn_.recur_back(call, where_); }
   // Throws InternalError for more than kMostFaults refusals at once.
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
   const std::uint64_t* step() const override { return static_cast<std::uint64_t*>(step_.get()); }

@@ -4,6 +4,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/attention/attention.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/recurrent/whole_recurrence.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
 namespace belfry::cuda {
@@ -35,6 +36,14 @@ class CountingQueue final : public KernelQueue {
   void attend(const AttentionCall& call) override {
     ++library_calls;
     host_.attend(call);
+  }
+  void recur(const RecurrenceCall& call) override {
+    ++library_calls;
+    host_.recur(call);
+  }
+  void recur_back(const RecurrenceGradCall& call) override {
+    ++library_calls;
+    host_.recur_back(call);
   }
 
   int launches = 0, library_calls = 0;
@@ -287,6 +296,41 @@ TEST(MatMulGpuKernel, AsksForTheTransposedProduct) {
                       .transpose_b = true};
   EXPECT_EQ(algorithms.matmuls[0], wanted);
   EXPECT_EQ(kernel.plan.workspace_bytes(), 96);
+}
+
+// The forward pass and the gradient ask for the same recurrence, so one choice holds for both.
+TEST(WholeRecurrenceGpuKernel, AsksCudnnForBothPassesAtOnce) {
+  for (const bool is_lstm : {true, false})
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      Graph graph;
+      const std::int64_t columns = (is_lstm ? 4 : 3) * 5;
+      const Output x = placeholder(graph, "x", dtype, {3, 7, 2});
+      const RecurrentWeights weights{.input = placeholder(graph, "w", dtype, {2, columns}),
+                                     .hidden = placeholder(graph, "u", dtype, {5, columns})};
+      const auto build = is_lstm ? whole_lstm : whole_gru;
+      gradients(build(x, weights, {}, {}).y, std::vector{x});
+      const Recurrence wanted{.cell = is_lstm ? Recurrence::Cell::kLstm : Recurrence::Cell::kGru,
+                              .dtype = dtype,
+                              .batch = 3,
+                              .time = 7,
+                              .features = 2,
+                              .hidden = 5,
+                              .saved_bytes = 3 * ((is_lstm ? 5 : 6) * 7 * 5 + 128) *
+                                             static_cast<std::int64_t>(size_of(dtype))};
+      NotedAlgorithms algorithms;
+      for (const Op* op :
+           {is_lstm ? &kWholeLstm : &kWholeGru, is_lstm ? &kWholeLstmGrad : &kWholeGruGrad})
+        NodeKernel(*nodes_of(graph, *op).at(0), algorithms);
+      EXPECT_EQ(algorithms.recurrences, (std::vector{wanted, wanted}));
+    }
+}
+
+TEST(WholeRecurrenceGpuKernel, NamesItself) {
+  const Recurrence of{
+      .compute = Compute::kTf32, .batch = 64, .time = 128, .features = 100, .hidden = 256};
+  EXPECT_EQ(of.str(), "Lstm f32 tf32 x [64,128,100] hidden 256");
+  EXPECT_EQ(of.columns(), 1024);
+  EXPECT_EQ(of.weights(), 1024 * (100 + 256 + 2));
 }
 
 TEST(AttentionGpuKernel, AsksCudnnFor16BitsAlone) {

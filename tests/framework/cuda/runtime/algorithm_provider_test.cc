@@ -55,6 +55,24 @@ class FakeSource final : public AlgorithmSource {
     return all;
   }
 
+  std::vector<CudnnAlgorithm> ranked(const Recurrence& recurrence) override {
+    calls.push_back("ranked " + recurrence.str());
+    return by_rank;
+  }
+  // The kernels' workspaces say which they are.
+  std::vector<double> seconds(const Recurrence&,
+                              std::span<const RecurrenceKernels> kernels) override {
+    std::vector<double> all;
+    std::string call = "time";
+    for (const RecurrenceKernels& of : kernels) {
+      const auto number = static_cast<int>(of.forward.workspace_bytes);
+      call += cat(" ", number);
+      all.push_back(number < 0 ? ours_takes : takes.at(number));
+    }
+    calls.push_back(call);
+    return all;
+  }
+
   std::string gpu = "NVIDIA H200";
   CudnnAlgorithm refused{.number = -1};  // refused when it computes
   std::vector<CudnnAlgorithm> by_rank{kFast, kSteady, kSlow};
@@ -268,6 +286,45 @@ TEST(AlgorithmProvider, LeavesDeterministicAttentionToUs) {
   AlgorithmProvider provider(source, table, {.deterministic = true});
   EXPECT_EQ(provider.attention(kAttention, nullptr), std::nullopt);
   EXPECT_THAT(source.calls, testing::IsEmpty());
+}
+
+const Recurrence kRecurrence{
+    .cell = Recurrence::Cell::kGru, .batch = 64, .time = 128, .features = 100, .hidden = 256};
+constexpr const char* kRecurrenceName = "Gru f32 x [64,128,100] hidden 256";
+
+// Ours have the workspace -1, the others the number of their algorithm.
+RecurrenceKernels make_recurrence(const std::optional<CudnnAlgorithm>& algorithm) {
+  return {.forward = {.workspace_bytes = algorithm ? algorithm->number : -1}};
+}
+
+TEST(AlgorithmProvider, MeasuresRecurrencesByCudnnAndByUsOnce) {
+  FakeSource source;
+  AlgorithmTable table;
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).recurrence(kRecurrence, make_recurrence), kFast);
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).recurrence(kRecurrence, nullptr), kFast);
+  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kRecurrenceName), "time 5 1 0 -1"));
+  EXPECT_NE(table.find(cat(kRecurrenceName, " on NVIDIA H200, cuDNN 9.19.0")), nullptr);
+}
+
+// Because it is slow, has other results, or refuses the call.
+TEST(AlgorithmProvider, LeavesRecurrencesToUsWhereCudnnIsNoBetter) {
+  for (const double takes : {3e-3, kNever}) {
+    FakeSource source;
+    source.takes = {{5, takes}, {1, takes}, {0, takes}};
+    AlgorithmTable table;
+    AlgorithmProvider provider(source, table, {});
+    EXPECT_EQ(provider.recurrence(kRecurrence, make_recurrence), std::nullopt);
+    EXPECT_EQ(provider.recurrence(kRecurrence, nullptr), std::nullopt);
+    EXPECT_EQ(source.calls.size(), 2u);
+  }
+}
+
+TEST(AlgorithmProvider, LeavesDeterministicRecurrencesToUs) {
+  FakeSource source;
+  AlgorithmTable table;
+  AlgorithmProvider provider(source, table, {.deterministic = true});
+  EXPECT_EQ(provider.recurrence(kRecurrence, nullptr), std::nullopt);
+  EXPECT_TRUE(source.calls.empty());
 }
 
 }  // namespace algorithm_provider_test

@@ -1,0 +1,32 @@
+// Times the kernels of a recurrence on random numbers, and compares their results.
+#pragma once
+#include "belfry/framework/cuda/runtime/trial.h"
+
+namespace belfry::cuda {
+
+class RecurrenceTrial : Trial {
+ public:
+  RecurrenceTrial(const Recurrence& recurrence, const Where& where);
+
+  // Of both passes. Call it for our kernels first. kNever if the results of others differ from
+  // theirs by more than rounding, or if the library refuses the call.
+  double seconds(const RecurrenceKernels& kernels);
+
+ private:
+  using Numbers = std::vector<double>;
+
+  std::size_t element() const { return size_of(recurrence_.dtype); }
+  // A tensor of `count` elements from -size to size.
+  void* random(std::int64_t count, double size);
+  void run(const RecurrenceKernels& kernels, std::byte* workspace);
+  Numbers read(std::size_t result);
+  bool agrees();
+
+  const Recurrence& recurrence_;
+  std::vector<void*> in_, out_;                          // of the forward op
+  std::vector<void*> grad_in_, grad_out_;                // and of its gradient
+  std::vector<std::pair<void*, std::int64_t>> results_;  // the outputs, with their elements
+  std::vector<Numbers> ours_;
+};
+
+}  // namespace belfry::cuda
