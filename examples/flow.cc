@@ -43,7 +43,7 @@ Output bits(Tower& tower, Output x) {
   }
   const double of_zero = -0.5 * std::log(2 * std::numbers::pi) * kPixels;
   const Output log_density = of_zero - 0.5 * reduce_sum(square(x), {1}) + stretch;
-  return 8 - reduce_mean(log_density) / (kPixels * std::numbers::ln2);
+  return reduce_mean(8 - log_density / (kPixels * std::numbers::ln2));
 }
 
 // Digits from noise x [n,kPixels].
