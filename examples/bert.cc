@@ -10,67 +10,34 @@ constexpr int kLayers = 2, kHeads = 4, kWidth = 128;
 constexpr double kDropRate = 0.1;
 constexpr std::int32_t kNotHidden = -100;
 
-// Rows of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become any other
-// character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
-class MaskedText final : public Dataset {
- public:
-  explicit MaskedText(std::unique_ptr<Dataset> text) : text_(std::move(text)) {}
-
-  std::vector<Field> signature() const override {
-    return {{"tokens", DType::kI32, {kTime}},
-            {"target", DType::kI32, {kTime}},
-            {"length", DType::kI32, {}}};
+// Makes a row of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become
+// any other character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
+void hide(MappedSample& sample) {
+  const auto below = [&](std::int32_t bound) {
+    return static_cast<std::int32_t>(sample.random.below(static_cast<std::uint64_t>(bound)));
+  };
+  const auto text = sample.from.get<std::int32_t>(0);
+  const auto token = sample.to.get<std::int32_t>(0), target = sample.to.get<std::int32_t>(1);
+  const std::int32_t length = kShortest + below(kTime - kShortest + 1);
+  sample.to.get<std::int32_t>(2)[0] = length;
+  for (std::size_t t = 0; t < kTime; ++t) {
+    target[t] = kNotHidden;
+    token[t] = static_cast<std::int32_t>(t) < length ? text[t] : kPadding;
+    if (token[t] == kPadding || below(100) >= 15) continue;
+    target[t] = text[t];
+    const std::int32_t way = below(10);
+    if (way < 9) token[t] = way < 8 ? kMask : below(kCharacters);
   }
-  void gather(std::span<const std::int64_t> indices,
-              std::span<std::byte* const> out) const override {
-    text_->gather(indices, out.first(2));
-    for (std::size_t i = 0; i < indices.size(); ++i) hide({.epoch = -1}, indices[i], i, out);
-  }
-  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
-                       std::span<std::byte* const> out) const override {
-    text_->gather_training(pass, indices, out.first(2));
-    for (std::size_t i = 0; i < indices.size(); ++i) hide(pass, indices[i], i, out);
-  }
-  std::int64_t size() const override { return text_->size(); }
-  void check() const override { text_->check(); }
-  std::string describe() const override { return "masked rows of " + text_->describe(); }
-  std::vector<std::string> files() const override { return text_->files(); }
-  std::int64_t left_out() const override { return text_->left_out(); }
-
- private:
-  // The text has left characters in row `row` of the tokens.
-  static void hide(const DataPass& pass, std::int64_t sample, std::size_t row,
-                   std::span<std::byte* const> out) {
-    std::uint64_t drawn = 0;
-    const auto below = [&](int bound) {  // a random number in [0, bound)
-      const auto element = static_cast<std::uint64_t>(sample) * (4 * kTime) + drawn++;
-      const auto epoch = static_cast<std::uint64_t>(pass.epoch);
-      return static_cast<std::int32_t>(bound *
-                                       kernels::unit(kernels::mix(pass.seed, epoch, element)));
-    };
-    auto* const token = reinterpret_cast<std::int32_t*>(out[0]) + row * kTime;
-    auto* const target = reinterpret_cast<std::int32_t*>(out[1]) + row * kTime;
-    const int length = kShortest + below(kTime - kShortest + 1);
-    reinterpret_cast<std::int32_t*>(out[2])[row] = length;
-    for (int t = 0; t < kTime; ++t) {
-      target[t] = kNotHidden;
-      if (t >= length) {
-        token[t] = kPadding;
-      } else if (below(100) < 15) {
-        target[t] = token[t];
-        const int way = below(10);
-        if (way < 9) token[t] = way < 8 ? kMask : below(kCharacters);
-      }
-    }
-  }
-
-  std::unique_ptr<Dataset> text_;
-};
+}
 
 std::unique_ptr<Dataset> masked_text(const RunDirs& dirs, bool train) {
   static const DatasetFactory text =
       data::text({.length = kTime, .per_epoch = kWindowsPerEpoch, .vocabulary = kCharacters});
-  return std::make_unique<MaskedText>(text(dirs, train));
+  return map_samples(text(dirs, train),
+                     {{"tokens", DType::kI32, {kTime}},
+                      {"target", DType::kI32, {kTime}},
+                      {"length", DType::kI32, {}}},
+                     hide);
 }
 
 Output layer(Tower& tower, std::string_view name, Output x, int units) {
@@ -105,8 +72,6 @@ Output bert(Tower& tower, Output tokens, Output target, Output length) {
   const Output hidden = cast(not_equal(wanted, kNotHidden), DType::kF32);
   tower.output("logits", logits);
   tower.metric("accuracy", metrics::top_k(logits, wanted, 1));
-  // The loss of a hidden character, in evaluations, too, whose `loss` is divided by all positions.
-  tower.metric("of_hidden", metrics::ratio(losses, hidden));
   return weighted_mean(tower, losses, hidden);
 }
 

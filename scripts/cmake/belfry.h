@@ -41,6 +41,7 @@
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/image_records.h"
+#include "belfry/trainers/data/map_samples.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
