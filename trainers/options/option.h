@@ -88,6 +88,7 @@ struct OptionRow {
   std::string (*not_taken)(const OptionQuestion& asking) = nullptr;
 
   std::string only_of = {};  // the trainer whose own option it is; "": it is none
+  bool of_program = false;   // the recipe's own
 
   bool is_taken_by(const TrainerFacts& kind) const {
     return (!taken || taken(kind)) && (only_of.empty() || only_of == kind.name);
