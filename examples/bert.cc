@@ -10,44 +10,34 @@ constexpr int kLayers = 2, kHeads = 4, kWidth = 128;
 constexpr double kDropRate = 0.1;
 constexpr std::int32_t kNotHidden = -100;
 
-// Rows of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become any other
-// character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
-class MaskedText final : public DerivedDataset {
- public:
-  using DerivedDataset::DerivedDataset;
-  std::vector<Field> signature() const override {
-    return {{"tokens", DType::kI32, {kTime}},
-            {"target", DType::kI32, {kTime}},
-            {"length", DType::kI32, {}}};
+// Makes a row of 16 to 64 characters. Of these, 15 in 100 are targets: 12 are hidden, 1.5 become
+// any other character, and 1.5 stay. Lengths and targets of training are drawn anew in each epoch.
+void hide(MappedSample& sample) {
+  const auto below = [&](std::int32_t bound) {
+    return static_cast<std::int32_t>(sample.random.below(static_cast<std::uint64_t>(bound)));
+  };
+  const auto text = sample.from.get<std::int32_t>(0);
+  const auto token = sample.to.get<std::int32_t>(0), target = sample.to.get<std::int32_t>(1);
+  const std::int32_t length = kShortest + below(kTime - kShortest + 1);
+  sample.to.get<std::int32_t>(2)[0] = length;
+  for (std::size_t t = 0; t < kTime; ++t) {
+    target[t] = kNotHidden;
+    token[t] = static_cast<std::int32_t>(t) < length ? text[t] : kPadding;
+    if (token[t] == kPadding || below(100) >= 15) continue;
+    target[t] = text[t];
+    const std::int32_t way = below(10);
+    if (way < 9) token[t] = way < 8 ? kMask : below(kCharacters);
   }
-
- private:
-  void make(Sample& sample) const override {
-    copy_source(sample);
-    auto* const token = sample.field<std::int32_t>(0);
-    auto* const target = sample.field<std::int32_t>(1);
-    const auto below = [&](std::uint64_t bound) {
-      return static_cast<std::int32_t>(sample.random.below(bound));
-    };
-    const int length = kShortest + below(kTime - kShortest + 1);
-    *sample.field<std::int32_t>(2) = length;
-    for (int t = 0; t < kTime; ++t) {
-      target[t] = kNotHidden;
-      if (t >= length) {
-        token[t] = kPadding;
-      } else if (below(100) < 15) {
-        target[t] = token[t];
-        const int way = below(10);
-        if (way < 9) token[t] = way < 8 ? kMask : below(kCharacters);
-      }
-    }
-  }
-};
+}
 
 std::unique_ptr<Dataset> masked_text(const RunDirs& dirs, bool train) {
   static const DatasetFactory text =
       data::text({.length = kTime, .per_epoch = kWindowsPerEpoch, .vocabulary = kCharacters});
-  return std::make_unique<MaskedText>(text(dirs, train));
+  return map_samples(text(dirs, train),
+                     {{"tokens", DType::kI32, {kTime}},
+                      {"target", DType::kI32, {kTime}},
+                      {"length", DType::kI32, {}}},
+                     hide);
 }
 
 Output layer(Tower& tower, std::string_view name, Output x, int units) {
@@ -82,9 +72,6 @@ Output bert(Tower& tower, Output tokens, Output target, Output length) {
   const Output hidden = cast(not_equal(wanted, kNotHidden), DType::kF32);
   tower.output("logits", logits);
   tower.metric("accuracy", metrics::top_k(logits, wanted, 1));
-  // The loss of a hidden character, in evaluations, too, whose `loss` is divided by all
-  // positions.
-  tower.metric("of_hidden", metrics::ratio(losses, hidden));
   return weighted_mean(tower, losses, hidden);
 }
 

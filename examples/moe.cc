@@ -1,8 +1,6 @@
 // A transformer block with a mixture of experts (Shazeer et al. 2017) on MNIST, routed as in GShard
 // (Lepikhin et al. 2020): each patch of a digit is worked on by the two experts that its gate
 // prefers. Try: moe --devices=cpu:4 --data_dir=DIR
-#include <cmath>
-
 #include "belfry/belfry.h"
 using namespace belfry;
 
@@ -14,7 +12,7 @@ constexpr int kExperts = 8, kChosen = 2, kCapacity = kTokens * kChosen * 5 / (kE
 Output experts_dense(Tower& tower, std::string_view name, Output x, int in, int units) {
   const VariableScope scope(tower.graph(), name);
   const Variable w = variable(tower.graph(), "weights", {kExperts, in, units},
-                              {.initializer = init::normal(std::sqrt(2.0 / in))});
+                              {.initializer = init::he_normal(WeightAxes::kMatrices)});
   const Variable b =
       variable(tower.graph(), "b", {kExperts, 1, units}, {.initializer = init::zeros()});
   return matmul(x, w) + b;

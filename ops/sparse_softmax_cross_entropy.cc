@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
@@ -221,6 +222,13 @@ Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOp
 }
 
 Output cross_entropy(Output logits, Output labels, CrossEntropyOptions options, At at) {
+  require(options.ignored == kNoLabel, "cross_entropy (built at ",
+          logits.graph().scopes().site_or(at.site), "): labels ", options.ignored,
+          " are to be ignored, and their number differs from device to device; "
+          "cross_entropy(tower, logits, labels, {.ignored = ",
+          options.ignored,
+          "}) is the mean over the labels that count, and reduce_mean of "
+          "sparse_softmax_cross_entropy that over all, where ignored ones have loss 0");
   return reduce_mean(sparse_softmax_cross_entropy(logits, labels, options, At(at.site)), {}, at);
 }
 

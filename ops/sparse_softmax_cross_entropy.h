@@ -28,8 +28,9 @@ Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOp
 // logits, labels, dy [n] -> (softmax(logits) - target) dy.
 extern const Op kSparseSoftmaxCrossEntropyGrad;
 
-// The mean of sparse_softmax_cross_entropy over the batch: a scalar. Ignored rows count with loss
-// 0, so the mean does not depend on how the batch is divided.
+// The mean of sparse_softmax_cross_entropy over the batch: a scalar. Throws InvalidArgument if
+// options.ignored is set: the mean over the rows that count needs the batches of all devices, as
+// cross_entropy(tower, ...) of towers/weighted_mean.h takes them.
 Output cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {}, At at = {});
 
 }  // namespace belfry

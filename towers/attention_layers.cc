@@ -9,6 +9,7 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/split.h"
+#include "belfry/towers/attention_with_dropout_impl.h"
 #include "belfry/towers/layer_scope_impl.h"
 #include "belfry/towers/layers.h"
 
@@ -31,6 +32,8 @@ class AttentionParts {
     require_layer(
         layer_.kv_heads > 0 && layer_.heads % layer_.kv_heads == 0, what, name, at.site,
         cat(layer_.kv_heads, " heads of keys and values do not divide ", layer_.heads, " heads"));
+    require_layer(layer_.dropout >= 0 && layer_.dropout < 1, what, name, at.site,
+                  cat("dropout is a probability >= 0 and below 1, not ", layer_.dropout));
   }
 
   std::int64_t kv_width() const { return width_ / layer_.heads * layer_.kv_heads; }
@@ -62,7 +65,10 @@ class AttentionParts {
     AttentionOptions all = options;
     all.heads = layer_.heads;
     all.kv_heads = layer_.kv_heads;
-    const Output y = attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
+    const Output y =
+        layer_.dropout > 0 && tower_.is_training()
+            ? attention_with_dropout(qkv[0], qkv[1], qkv[2], all, inputs, layer_.dropout, at_)
+            : attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
     return dense(tower_, "out", y, dense_layer(width_, layer_.out ? layer_.out : layer_.init), at_);
   }
 

@@ -9,13 +9,16 @@
 namespace belfry {
 
 struct AttentionLayer {
-  int heads = 0;          // required; they divide the width of x
-  int kv_heads = 0;       // of keys and values; they divide `heads`. 0: as many as `heads`
-  bool causal = false;    // each position sees itself and earlier ones
-  int window = 0;         // with causal: at most this many positions, the last ones; 0: no limit
-  bool bias = true;       // of all projections; biases start at zero
-  bool rotary = false;    // queries and keys are rotated by their times (rotary_embedding.h)
-  double base = 10000;    // of the rotations
+  int heads = 0;        // required; they divide the width of x
+  int kv_heads = 0;     // of keys and values; they divide `heads`. 0: as many as `heads`
+  bool causal = false;  // each position sees itself and earlier ones
+  int window = 0;       // with causal: at most this many positions, the last ones; 0: no limit
+  bool bias = true;     // of all projections; biases start at zero
+  bool rotary = false;  // queries and keys are rotated by their times (rotary_embedding.h)
+  double base = 10000;  // of the rotations
+  // Of weights, that is of what queries take of each key, when the tower trains. It takes the
+  // matrix of all pairs, which attention() else avoids.
+  double dropout = 0;
   Initializer init = {};  // of the projections of x; Glorot uniform by default
   Initializer out = {};   // of out/W; `init` by default
   bool trainable = true;
@@ -45,9 +48,9 @@ KeyValueCache key_value_cache(Tower& tower, std::string_view name, const Shape& 
 
 // One more token of a sequence.
 struct TokenStep {
-  Output token;                       // i32 [N,1]
-  Output position;                    // i32 [N]: of the token, from 0
-  Output length;                      // i32 [N]: position + 1
+  Output token;                       // i32 or i64 [N,1]
+  Output position;                    // [N]: of the token, from 0
+  Output length;                      // [N]: position + 1
   std::int64_t time = 0;              // positions of caches
   std::vector<KeyValueCache> caches;  // of each layer of attention, made and updated by the model
 };

@@ -1,10 +1,11 @@
-// What the layers of a tower share with other towers: nodes over all towers, and moments that move
-// an average once.
+// What the layers of a tower share with other towers: nodes over all towers, moments that move an
+// average once, and sums that an evaluation divides.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "belfry/towers/metric.h"
 #include "belfry/towers/moving_average.h"
 #include "belfry/towers/tower_collectives.h"
 #include "belfry/towers/tower_nodes.h"
@@ -24,6 +25,10 @@ class LayerLinks {
   // Keeps moments for replicate(), which moves the averages once for all towers.
   void defer_averages() { defer_averages_ = true; }
 
+  // What evaluations divide instead of taking the mean of a mean.
+  void record(WeightedSums sums) { weighted_.push_back(sums); }
+  const std::vector<WeightedSums>& weighted() const { return weighted_; }
+
   // The node over all training towers (tower_collectives.h), to which this tower contributes
   // `inputs`. The tower must have peers.
   Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
@@ -38,6 +43,7 @@ class LayerLinks {
   std::string name_;
   TowerCollectives* collectives_;
   std::vector<BatchMoments> moments_;
+  std::vector<WeightedSums> weighted_;
   std::vector<Output> contributions_;
   bool defer_averages_ = false;
 };

@@ -1,4 +1,5 @@
-// A metric of a tower: numbers that are added up over all samples, and how the sums end.
+// A metric of a tower: numbers that are added up over all samples, and how the sums end; and what
+// evaluations add up for means by weights.
 #pragma once
 #include <functional>
 #include <span>
@@ -34,6 +35,23 @@ struct TowerMetric {
   bool is_mean() const { return ends.empty(); }
   // The names of its values.
   std::vector<std::string> value_names() const;
+};
+
+// A mean by weights over the samples of a tower (weighted_mean.h), with the sums that it is the
+// quotient of: f64 [2], of weights times values, and of weights.
+struct WeightedSums {
+  Output mean, sums;
+};
+
+// A loss or mean in which such means occur, as an evaluation adds it up: `rest`, a mean over
+// samples, plus each term's factor * sums[0] / sums[1], where the sums are those of all samples.
+struct EvaluatedMean {
+  struct Term {
+    double factor;
+    Output sums;
+  };
+  Output rest;
+  std::vector<Term> terms;  // none: the value is `rest`
 };
 
 }  // namespace belfry

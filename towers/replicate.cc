@@ -6,6 +6,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/towers/evaluated_means.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 #include "belfry/towers/verify_towers.h"
 
@@ -20,6 +21,7 @@ TowerRecord record_of(const Tower& tower) {
           .loss = tower.loss(),
           .metrics = tower.metrics(),
           .outputs = tower.outputs(),
+          .evaluated = evaluated_means(tower),
           .variables = tower.variables(),
           .trainables = tower.trainables(),
           .moments = tower.links().moments(),

@@ -33,6 +33,9 @@ struct TowerRecord {
   Output loss;                 // empty if none was named
   std::vector<TowerMetric> metrics;
   std::vector<NamedOutput> outputs;
+  // What an evaluation adds up for the loss and for each metric, in their order. Empty if the tower
+  // trains, or has no weighted means.
+  std::vector<EvaluatedMean> evaluated;
   std::vector<Variable> variables;    // made or used, corresponding from tower to tower
   std::vector<Variable> trainables;   // the trained ones among them
   std::vector<BatchMoments> moments;  // of its batch norms, in order of creation

@@ -10,14 +10,16 @@
 namespace belfry {
 namespace {
 
-// Fan-in and fan-out: [in, out] matrices, [out, kh, kw, in] filters.
-std::pair<double, double> fans(const Shape& shape) {
-  if (shape.rank() < 2) {
+// Fan-in and fan-out.
+std::pair<double, double> fans(const Shape& shape, WeightAxes axes) {
+  const std::size_t rank = shape.rank();
+  if (rank < 2) {
     const auto n = static_cast<double>(shape.elements());
     return {n, n};
   }
-  if (shape.rank() == 2) return {static_cast<double>(shape[0]), static_cast<double>(shape[1])};
-  const auto window = static_cast<double>(shape.product(1, shape.rank() - 1));
+  if (rank == 2 || axes == WeightAxes::kMatrices)
+    return {static_cast<double>(shape[rank - 2]), static_cast<double>(shape[rank - 1])};
+  const auto window = static_cast<double>(shape.product(1, rank - 1));
   return {static_cast<double>(shape.back()) * window, static_cast<double>(shape[0]) * window};
 }
 
@@ -49,17 +51,27 @@ Initializer normal(double stddev) {
   };
 }
 
-Initializer glorot_uniform() {
-  return [](Graph& graph, const Shape& shape, DType dtype) {
-    const auto [in, out] = fans(shape);
+Initializer truncated_normal(double stddev) {
+  return [stddev](Graph& graph, const Shape& shape, DType dtype) {
+    return graph
+        .add(kRandomNormal, {}, {},
+             NodeOptions(RandomNormalOptions{
+                 .shape = shape, .stddev = stddev, .dtype = dtype, .truncated = true}))
+        .output();
+  };
+}
+
+Initializer glorot_uniform(WeightAxes axes) {
+  return [axes](Graph& graph, const Shape& shape, DType dtype) {
+    const auto [in, out] = fans(shape, axes);
     const double limit = std::sqrt(6 / (in + out));
     return random_uniform(graph, shape, -limit, limit, dtype);
   };
 }
 
-Initializer he_normal() {
-  return [](Graph& graph, const Shape& shape, DType dtype) {
-    return random_normal(graph, shape, std::sqrt(2 / fans(shape).first), dtype);
+Initializer he_normal(WeightAxes axes) {
+  return [axes](Graph& graph, const Shape& shape, DType dtype) {
+    return random_normal(graph, shape, std::sqrt(2 / fans(shape, axes).first), dtype);
   };
 }
 

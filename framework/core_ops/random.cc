@@ -75,9 +75,6 @@ functors::Uniform uniform_of(const KernelPlan& plan) {
   const auto& options = plan.options<RandomUniformOptions>();
   return {options.low, options.high - options.low};
 }
-functors::Normal normal_of(const KernelPlan& plan) {
-  return {plan.options<RandomNormalOptions>().stddev};
-}
 
 template <bool plainly>
 KernelRun uniform(KernelPlan& plan) {
@@ -85,7 +82,9 @@ KernelRun uniform(KernelPlan& plan) {
 }
 template <bool plainly>
 KernelRun normal(KernelPlan& plan) {
-  return random_kernel<RandomNormalOptions>(plan, normal_of(plan), plainly);
+  return functors::visit_normal(plan.options<RandomNormalOptions>(), [&](auto draw) -> KernelRun {
+    return random_kernel<RandomNormalOptions>(plan, draw, plainly);
+  });
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct RandomNormalOptions {
   DType dtype = DType::kF32;
   // Of samples that are not trained: the step is no key, but the number of the first sample.
   bool fixed = false;
+  bool truncated = false;  // numbers beyond two deviations are drawn again
 };
 
 // Numbers in [low, high). `shape` must be known. f32 and f64. Each tower draws its own: for initial

@@ -255,11 +255,15 @@ std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> v
   const std::vector<Output> values = gradients(loss, variables, std::move(options), at);
   std::vector<Gradient> result;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i])
+    if (values[i]) {
       result.push_back({values[i], variables[i]});
-    else
-      log_warning("variable '", variables[i].name(), "' does not influence the loss ",
-                  loss.node().describe(), "; it is not trained");
+      continue;
+    }
+    // Replicas, and towers that share variables, say this once.
+    const std::string warning =
+        cat("variable '", variables[i].logical_name(), "' (built at ",
+            variables[i].node().origin().site, ") does not influence the loss; it is not trained");
+    if (first_time_logged(warning)) log_warning(warning);
   }
   require(!result.empty(), "No gradients provided for any variable: [", names_of(variables),
           "]. compute_gradients (", at.site, "): the loss ", loss.node().describe(),

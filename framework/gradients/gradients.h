@@ -36,8 +36,8 @@ struct GradientOptions {
   GradientGate gate = GradientGate::kNone;
   // Name scopes to recompute (rematerialise) where gradients need their outputs, instead of keeping
   // these from the forward pass: the same bits for less memory and more arithmetic. Outputs used by
-  // nodes outside a scope are kept. Names have no tower prefix. A component may end with a star:
-  // "block*" is each of block0, block1, ... separately.
+  // nodes outside a scope are kept. Names have no tower prefix. A star in a component stands for
+  // any characters: "block*" is each of block0, block1, ... separately, and "*/fc*" what they hold.
   std::vector<std::string> recompute = {};
 };
 

@@ -10,10 +10,15 @@
 namespace belfry {
 namespace {
 
-// Whether one component of a name fits; a star at the end of `pattern` stands for any characters.
+// Whether one component of a name fits; a star stands for any characters.
 bool fits(std::string_view pattern, std::string_view component) {
-  if (!pattern.ends_with('*')) return pattern == component;
-  return component.starts_with(pattern.substr(0, pattern.size() - 1));
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == component;
+  if (!component.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t skipped = star; skipped <= component.size(); ++skipped)
+    if (fits(rest, component.substr(skipped))) return true;
+  return false;
 }
 
 // The leading part of a node's name that matches `pattern`; "" if it is not below it.

@@ -69,4 +69,23 @@ struct Normal {
   }
 };
 
+// Numbers beyond two deviations are drawn again, with other keys.
+struct TruncatedNormal {
+  double stddev;
+  template <class T>
+  BELFRY_HD T number(std::uint64_t key, std::uint64_t step, std::uint64_t i) const {
+    T drawn = normal_number(T(), key, step, i);
+    for (std::uint64_t again = 1; drawn < T(-2) || drawn > T(2); ++again)
+      drawn = normal_number(T(), kernels::scramble(key + again), step, i);
+    return static_cast<T>(stddev) * drawn;
+  }
+};
+
+// Calls f with what draws the numbers of RandomNormalOptions.
+template <class RandomOptions, class F>
+auto visit_normal(const RandomOptions& options, const F& f) {
+  if (options.truncated) return f(TruncatedNormal{options.stddev});
+  return f(Normal{options.stddev});
+}
+
 }  // namespace belfry::functors

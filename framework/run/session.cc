@@ -228,6 +228,17 @@ std::vector<Tensor> Session::run(std::initializer_list<Fetch> fetches,
              options);
 }
 
+std::vector<Tensor> Session::run(std::span<const Output> fetches,
+                                 std::initializer_list<FeedValue> feeds, RunOptions options) {
+  const std::vector<Fetch> all(fetches.begin(), fetches.end());
+  return run(all, feeds, options);
+}
+
+std::vector<Tensor> Session::run(std::span<const Fetch> fetches,
+                                 std::initializer_list<FeedValue> feeds, RunOptions options) {
+  return run(fetches, std::span(feeds.begin(), feeds.size()), options);
+}
+
 Tensor Session::run(Output fetch, std::span<const FeedValue> feeds) {
   const Fetch wanted(fetch);
   return run({&wanted, 1}, feeds).front();

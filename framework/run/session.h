@@ -152,6 +152,11 @@ class Session {
                           RunOptions options = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
                           std::initializer_list<FeedValue> feeds = {}, RunOptions options = {});
+  // Of a vector: session.run(outputs, {{x, value}}).
+  std::vector<Tensor> run(std::span<const Output> fetches, std::initializer_list<FeedValue> feeds,
+                          RunOptions options = {});
+  std::vector<Tensor> run(std::span<const Fetch> fetches, std::initializer_list<FeedValue> feeds,
+                          RunOptions options = {});
 
   // Compiles without running. The step lives as long as the session.
   CompiledStep& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {},

@@ -104,7 +104,7 @@ AttentionPlaces require_optional(const ShapeContext& c, std::size_t fixed, std::
   if (places.mask > 0) require_mask(c, places.mask, q);
   if (places.lengths > 0)
     c.require(c.input(places.lengths).compatible({c.input(q)[0]}),
-              "needs lengths i32 [batch], not ", c.type(places.lengths), " for queries ",
+              "needs lengths i32 or i64 [batch], not ", c.type(places.lengths), " for queries ",
               c.input(q));
   return places;
 }
@@ -179,12 +179,19 @@ Sharding shards_of_gradient(const ShardContext& c) {
   return sharding;
 }
 
+std::int64_t keys_of(const AttentionShape& shape, const KernelPointers& p,
+                     const AttentionPlaces& places, std::int64_t sample) {
+  if (places.lengths == 0) return shape.keys;
+  return places.wide ? p.input<std::int64_t>(places.lengths)[sample]
+                     : p.input<std::int32_t>(places.lengths)[sample];
+}
+
 // Calls each(group) for the heads of all keys and values of all samples.
 template <class Each>
 void for_each_group(const AttentionShape& shape, const KernelPointers& p,
-                    const std::int32_t* lengths, const Node& node, const Each& each) {
+                    const AttentionPlaces& places, const Node& node, const Each& each) {
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
-    const std::int64_t keys = lengths ? lengths[sample] : shape.keys;
+    const std::int64_t keys = keys_of(shape, p, places, sample);
     if (keys < 0 || keys > shape.keys) [[unlikely]]
       kernels::refuse_keys(node, p.first_row() + sample, keys, shape.keys);
     for (std::int64_t head = 0; head < shape.kv_heads; ++head)
@@ -213,7 +220,7 @@ KernelRun attention_by(GroupKernel<T>& kernel, const KernelPlan& plan,
                                                .mask = optional_input<void>(p, places.mask),
                                                .y = p.output<void>(0),
                                                .log_sums = p.output<T>(1)};
-    for_each_group(shape, p, optional_input<std::int32_t>(p, places.lengths), node,
+    for_each_group(shape, p, places, node,
                    [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
   };
 }
@@ -243,7 +250,7 @@ KernelRun attention_grad_by(GroupGradKernel<T>& kernel, KernelPlan& plan,
                                                    .dk = p.output<void>(1),
                                                    .dv = p.output<void>(2),
                                                    .d_mask = d_mask};
-    for_each_group(shape, p, optional_input<std::int32_t>(p, places.lengths), node,
+    for_each_group(shape, p, places, node,
                    [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
     if (apart && masked > 0) stored.store(d_mask, masked, p.output<void>(3), 0);
   };
@@ -355,15 +362,18 @@ const Op kAttentionGrad{.name = "AttentionGrad",
 
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {
+  const auto is_integer = [](Output x) {
+    return x.dtype() == DType::kI32 || x.dtype() == DType::kI64;
+  };
   std::vector<Output> all{q, k, v};
-  if (inputs.mask) {  // one of i32 would be taken for lengths
-    require(inputs.mask.dtype() != DType::kI32, "Attention (built at ", at.site, "): the mask is ",
+  if (inputs.mask) {  // one of integers would be taken for lengths
+    require(!is_integer(inputs.mask), "Attention (built at ", at.site, "): the mask is ",
             inputs.mask.type(), ", but must be bool, or of the type of the queries; cast it");
     all.push_back(inputs.mask);
   }
   if (inputs.lengths) {
-    require(inputs.lengths.dtype() == DType::kI32, "Attention (built at ", at.site,
-            "): needs lengths i32 [batch], not ", inputs.lengths.type(), "; cast them");
+    require(is_integer(inputs.lengths), "Attention (built at ", at.site,
+            "): needs lengths i32 or i64 [batch], not ", inputs.lengths.type(), "; cast them");
     all.push_back(inputs.lengths);
   }
   return q.graph().add(kAttention, all, at, NodeOptions(options)).output();

@@ -20,8 +20,8 @@ struct AttentionInputs {
   // the last may be 1. Bool: whether a query sees a key. Floating point, of the type of q: is added
   // to the scaled scores, and has a gradient; -infinity hides a key.
   Output mask = {};
-  // i32 [batch]: how many keys of a sample there are; those after them are not seen. A run fails if
-  // a length is not in [0, keys].
+  // i32 or i64 [batch]: how many keys of a sample there are; those after them are not seen. A run
+  // fails if a length is not in [0, keys].
   Output lengths = {};
 };
 

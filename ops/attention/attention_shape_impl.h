@@ -45,13 +45,17 @@ AttentionShape attention_shape_of(const KernelPlan& plan, std::size_t first);
 // The places of optional inputs; 0 if they are missing.
 struct AttentionPlaces {
   std::size_t mask = 0, lengths = 0;
+  bool wide = false;  // lengths are i64, not i32
 };
 // The inputs after the first `fixed` ones, by their types.
 template <class TypeOf>
 AttentionPlaces attention_places(std::size_t inputs, std::size_t fixed, const TypeOf& dtype) {
   AttentionPlaces places;
-  for (std::size_t i = fixed; i < inputs; ++i)
-    (dtype(i) == DType::kI32 ? places.lengths : places.mask) = i;
+  for (std::size_t i = fixed; i < inputs; ++i) {
+    const bool wide = dtype(i) == DType::kI64;
+    (wide || dtype(i) == DType::kI32 ? places.lengths : places.mask) = i;
+    places.wide = places.wide || wide;
+  }
   return places;
 }
 AttentionPlaces attention_places(const KernelPlan& plan, std::size_t fixed);

@@ -73,7 +73,7 @@ class SightPlan {
     Sight<E> sight{shape_};
     if (places_.mask > 0) sight.mask = p.input<void>(places_.mask);
     if (places_.lengths > 0)
-      sight.lengths = {p.input<void>(places_.lengths), false, queue.fault(refusal_)};
+      sight.lengths = {p.input<void>(places_.lengths), places_.wide, queue.fault(refusal_)};
     return sight;
   }
 

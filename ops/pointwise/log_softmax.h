@@ -10,7 +10,9 @@ extern const Op kLogSumExp;
 // dy, y -> dx = dy - e^y sum(dy).
 extern const Op kLogSoftmaxGrad;
 
-// x - log(sum(e^x)) along an axis, which may be negative (from the last).
+// x - log(sum(e^x)) along an axis, which may be negative (from the last). -inf alone gives NaN, as
+// does its gradient, so it does in PyTorch: where all of a row may be hidden, hide by a large
+// number.
 Output log_softmax(Output x, int axis = -1, At at = {});
 // log(sum(e^x)) along an axis. Nothing, or -inf alone, gives -inf.
 Output logsumexp(Output x, int axis = -1, ReducedAxes kept = ReducedAxes::kDropped, At at = {});

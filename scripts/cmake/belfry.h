@@ -42,6 +42,7 @@
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/derived_dataset.h"
 #include "belfry/trainers/data/image_records.h"
+#include "belfry/trainers/data/map_samples.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"

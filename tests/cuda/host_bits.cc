@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/covering_nodes.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/all_reduce.h"
@@ -256,7 +257,8 @@ TEST(HostBits, OfRandomNumbers) {
         graph
             .add(kRandomNormal, {samples}, {},
                  NodeOptions(RandomNormalOptions{{9}, 2, dtype, true}))
-            .output()};
+            .output(),
+        init::truncated_normal(2)(graph, {1001}, dtype)};
     const std::vector<Tensor> numbers = evaluate(outputs, {}, {.step = 3});
     const CpuKernel source = set_kernel_source(nullptr);
     EXPECT_EQ(numbers, evaluate(outputs, {}, {.step = 3}));

@@ -105,6 +105,19 @@ TEST(SparseSoftmaxCrossEntropy, IgnoredRowsHaveNeitherLossNorGradient) {
   }
 }
 
+// Its mean would be over other rows than that of cross_entropy(tower, ...).
+TEST(SparseSoftmaxCrossEntropy, HasNoMeanWithIgnoredRows) {
+  const Builder mean = [](Inputs x) { return cross_entropy(x[0], x[1], {.ignored = -1}); };
+  try {
+    compute(mean, {random_values({2, 3}), labels({0, -1})});
+    FAIL() << "was accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("cross_entropy(tower, logits, labels"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(SparseSoftmaxCrossEntropy, KeepsItsContractWithOptions) {
   check_op({.build = losses({.smoothing = 0.2}),
             .inputs = {random_values({5, 7}), labels({0, 6, 3, 3, 1})}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,9 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/square.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 #include "belfry/tests/towers/towers_test_support.h"
@@ -168,6 +172,82 @@ TEST(AttentionLayer, WithACacheComputesOnePositionAtATime) {
   }
 }
 
+// Attention whose weights are dropped with a probability of 1e-15, and attention itself.
+TEST(AttentionLayer, WithDropoutSeesTheSameKeys) {
+  const Tensor x = random_values({2, 5, 8}, -1, 1), memory = random_values({2, 4, 8}, -1, 1, 2);
+  const Tensor lengths({2}, std::vector<std::int64_t>{0, 3});
+  Tensor seen({2, 5, 4}, DType::kBool);
+  for (std::size_t i = 0; i < 40; ++i) seen.mutable_data<bool>()[i] = i % 3 != 0 && i / 4 != 6;
+  Tensor added = random_values({1, 4, 5, 4}, -1, 1, 3);
+  added.mutable_data<float>()[5] = -HUGE_VALF;
+  struct Case {
+    AttentionLayer layer;
+    bool cross = false;
+    Tensor mask = Tensor(), lengths = Tensor();
+  };
+  const Case cases[] = {
+      {.layer = {}},
+      {.layer = {.kv_heads = 2, .causal = true, .window = 2}},
+      {.layer = {.causal = true, .rotary = true}},
+      {.layer = {.kv_heads = 1}, .cross = true, .lengths = lengths},
+      {.layer = {}, .cross = true, .mask = seen},
+      {.layer = {.causal = true}, .cross = true, .mask = added, .lengths = lengths}};
+  for (const Case& of : cases) {
+    SCOPED_TRACE(&of - cases);
+    Graph graph;
+    Tower tower(graph);
+    const VariableScope sharing(graph, "model", VariableReuse::kCreateOrGet);
+    AttentionInputs inputs;
+    if (of.mask.elements() > 0) inputs.mask = constant(graph, of.mask);
+    if (of.lengths.elements() > 0) inputs.lengths = constant(graph, of.lengths);
+    std::vector<Output> ends;
+    for (const double rate : {0.0, 1e-15}) {
+      AttentionLayer layer = of.layer;
+      layer.heads = 4;
+      layer.dropout = rate;
+      const Output from = constant(graph, x);
+      const Output y = of.cross ? multi_head_attention(tower, "attn", from, constant(graph, memory),
+                                                       layer, inputs)
+                                : multi_head_attention(tower, "attn", from, layer, inputs);
+      ends.push_back(y);
+      for (const Output& gradient : gradients(reduce_sum(square(y)), tower.trainables()))
+        ends.push_back(gradient);
+    }
+    const std::vector<Tensor> found = evaluate(ends);
+    for (std::size_t i = 0; i < found.size() / 2; ++i)
+      for (std::size_t e = 0; e < found[i].data<float>().size(); ++e)
+        EXPECT_NEAR(found[i].data<float>()[e], found[i + found.size() / 2].data<float>()[e], 1e-4)
+            << i << " " << e;
+  }
+}
+
+// Scores are 0, so a query takes a quarter of each of four keys, or with dropout none or half.
+TEST(AttentionLayer, DropsWeightsOnlyWhenItTrains) {
+  Tensor values({1, 4, 1}, std::vector<float>{1, 10, 100, 1000});
+  const auto result = [&](bool training) {
+    Graph graph;
+    Tower tower(graph, {}, training);
+    const Output y =
+        multi_head_attention(tower, "attn", constant(graph, values),
+                             {.heads = 1,
+                              .bias = false,
+                              .dropout = 0.5,
+                              .init = init::value(Tensor({1, 3}, std::vector<float>{0, 0, 1})),
+                              .out = init::ones()});
+    return evaluate(y);
+  };
+  const Tensor kept = result(false), dropped = result(true);
+  std::set<float> sums;
+  for (const float y : kept.data<float>()) EXPECT_NEAR(y, 1111 / 4.0, 1e-3);
+  for (const float y : dropped.data<float>()) {
+    sums.insert(y);
+    for (double rest = std::round(2 * static_cast<double>(y)); rest >= 1;
+         rest = std::floor(rest / 10))
+      EXPECT_LE(std::fmod(rest, 10), 1) << y;  // digits of a sum of some values, once each
+  }
+  EXPECT_GT(sums.size(), 1U);
+}
+
 TEST(AttentionLayer, RefusesWhatDoesNotFit) {
   Graph graph;
   Tower tower(graph);
@@ -181,6 +261,8 @@ TEST(AttentionLayer, RefusesWhatDoesNotFit) {
   EXPECT_THAT(
       message_of([&] { multi_head_attention(tower, "c", x, x, {.heads = 3, .rotary = true}); }),
       HasSubstr("rotary needs queries and keys of one sequence"));
+  EXPECT_THAT(message_of([&] { multi_head_attention(tower, "e", x, {.heads = 3, .dropout = 1}); }),
+              HasSubstr("dropout is a probability >= 0 and below 1, not 1"));
   TokenStep step{.position = placeholder(graph, "position", DType::kI32, {2}),
                  .length = placeholder(graph, "length", DType::kI32, {2}),
                  .time = 5};

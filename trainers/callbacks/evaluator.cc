@@ -74,12 +74,17 @@ void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
   shot.step->run(shot.inputs);
   session_.set_step(step);
   std::size_t fetch = 0;
-  for (std::size_t p = 0; p < shot.predictors; ++p)
+  for (std::size_t p = 0; p < shot.predictors; ++p) {
+    bool of_loss = true;
     for (const MetricNumbers::Part& part : totals_.numbers().parts()) {
+      of_loss = of_loss && (part.first == 0 || part.is_term());
       const Tensor& fetched = shot.step->fetched(fetch++);
-      for (std::size_t i = 0; i < part.count; ++i) values.push_back(number_in(fetched, i));
-      if (part.first == 0 && !std::isfinite(values.back())) look_at_input(shot, first);
+      for (std::size_t i = 0; i < part.count; ++i) {
+        values.push_back(number_in(fetched, i));
+        if (of_loss && !std::isfinite(values.back())) look_at_input(shot, first);
+      }
     }
+  }
 }
 
 void Evaluator::look_at_input(const Shot& shot, std::int64_t first) {

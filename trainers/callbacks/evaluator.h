@@ -36,13 +36,13 @@ class Evaluator {
             const Options& options);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
-  // exactly once, and the ends of sums over all samples. Blocks count by their numbers of samples.
-  // All processes call it, take parts of the samples, and return the same. P processes of K
-  // predictors give the bits of one process of P * K. For numbers of predictors and shards that are
-  // powers of two, the bits do not depend on the number of predictors. If there is an `on_samples`,
-  // it is called repeatedly with the number of samples that all processes have taken so far. If
-  // that returns false, the evaluation ends and there are no values; of several processes, all must
-  // return the same.
+  // exactly once, also by weights (weighted_mean.h), and the ends of sums over all samples. Blocks
+  // count by their numbers of samples. All processes call it, take parts of the samples, and return
+  // the same. P processes of K predictors give the bits of one process of P * K. For numbers of
+  // predictors and shards that are powers of two, the bits do not depend on the number of
+  // predictors. If there is an `on_samples`, it is called repeatedly with the number of samples
+  // that all processes have taken so far. If that returns false, the evaluation ends and there are
+  // no values; of several processes, all must return the same.
   std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
   // That a run takes.
   std::int64_t samples() const { return batches_.samples(); }

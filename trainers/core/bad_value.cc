@@ -15,6 +15,8 @@
 #include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/graph/weights.h"
 #include "belfry/framework/run/output_check.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -41,6 +43,9 @@ constexpr char kNoFit[] =
     "such "
     "samples out, or set zero_infinity";
 
+// BadValue::kind of a quotient by the mean weight of the batches of all towers (weighted_mean.h).
+constexpr char kWeightedMean[] = "WeightedMean";
+
 constexpr OpAdvice kAdvice[] = {
     {"Log", "log(x) needs x > 0; log(relu(x) + 1e-6) is finite, for instance",
      "the gradient of log(x) is 1 / x; keep x away from 0 by a small number that is added"},
@@ -48,6 +53,11 @@ constexpr OpAdvice kAdvice[] = {
      "the gradient of sqrt(x) is infinite at x = 0; add a small number to x"},
     {"Div", "it divides by 0, or by too small a number; add a small number to the divisor",
      "the gradient of a quotient divides by the divisor once more; keep it away from 0"},
+    {kWeightedMean,
+     "its labels are all ignored, or of classes of weight 0; leave such samples out, or take "
+     "larger "
+     "batches",
+     "keep the weights of samples away from 0"},
     {"Exp", "exp(x) overflows where x > 88 in f32; subtract the largest x first, as softmax() does",
      "exp(x) is large there; subtract the largest x first, as softmax() does"},
     {"Pow", "pow(x, y) needs x > 0 unless y is a whole number, and overflows where both are large",
@@ -202,6 +212,11 @@ bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, 
   return true;
 }
 
+// Then no row is to blame: the weights of the whole batch are 0.
+bool divides_by_weights(const Node& node) {
+  return &node.op() == &kDiv && &node.input(1).node().op() == &kBatchStatistics;
+}
+
 // What is known of an output that this process has computed.
 BadValue describe(BuiltTraining& built, const Batch& batch, const BadOutput& bad) {
   const Node& node = *bad.node;
@@ -213,7 +228,10 @@ BadValue describe(BuiltTraining& built, const Batch& batch, const BadOutput& bad
                  .value = bad.value.value,
                  .tower = node.origin().call > 0 ? node.origin().replica : -1};
   if (const Node* const forward = node.origin().forward) found.of = forward->op().name;
-  if (bad.row) note_row(built, batch, *bad.row, found);
+  if (divides_by_weights(node))
+    found.kind = kWeightedMean;
+  else if (bad.row)
+    note_row(built, batch, *bad.row, found);
   for (const Node* const stored : bad.storage) {
     if (found.input.empty()) found.input = bad_field(built, batch, *stored);
     if (!stored->is_variable() || !found.variable.empty()) continue;
@@ -268,6 +286,7 @@ std::optional<BadValue> of_all(Processes* processes, const std::optional<BadValu
 
 std::string BadValue::text() const {
   std::string text = cat(value, " first appears in ", where);
+  if (kind == kWeightedMean) text += ", which divides by 0, as no sample of the batch has a weight";
   if (!variable.empty())
     text += state ? cat(", whose variable '", variable, "' was not finite before the step")
                   : cat(", which makes the gradient of '", variable, "' not finite");

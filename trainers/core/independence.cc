@@ -19,6 +19,7 @@
 #include "belfry/ops/class_counts.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/neg.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/built_training.h"
@@ -81,22 +82,27 @@ std::string of_sums(const TrainerOptions& options, const TrainerKind& kind) {
   return "";
 }
 
-// Whether a value is computed from a node for which `found` holds.
-bool is_made_of(const Output& value, const auto& found) {
+// Whether a value is computed from a node for which `found` holds, by a way that has no node for
+// which `ends` holds.
+bool is_made_of(const Output& value, const auto& found, bool (*ends)(const Node&) = nullptr) {
   std::vector<const Node*> open{&value.node()};
   std::set<const Node*> seen;
   while (!open.empty()) {
     const Node* const node = open.back();
     open.pop_back();
     if (found(*node)) return true;
-    if (!seen.insert(node).second) continue;
+    if (!seen.insert(node).second || (ends && ends(*node))) continue;
     for (const Output& input : node->inputs()) open.push_back(&input.node());
   }
   return false;
 }
 
+// Whether towers have values of their own. Moments of the batches of all towers (weighted_mean.h)
+// are the same in all.
 bool depends_on_data(const Output& value) {
-  return is_made_of(value, [](const Node& node) { return &node.op() == &kPlaceholder; });
+  return is_made_of(
+      value, [](const Node& node) { return &node.op() == &kPlaceholder; },
+      [](const Node& node) { return &node.op() == &kBatchStatistics; });
 }
 
 // Whether a loss or a metric is known to be a mean over the samples of a batch, times or plus what
@@ -105,6 +111,7 @@ bool depends_on_data(const Output& value) {
 bool is_mean(const Output& loss, const std::set<const Node*>& by_towers = {}) {
   const Node& node = loss.node();
   const Op* const op = &node.op();
+  if (!depends_on_data(loss)) return true;
   if (op == &kReduceMean || op == &kAccuracy)
     return std::ranges::none_of(node.inputs(), [&](const Output& input) {
       return is_made_of(input, [&](const Node& from) { return by_towers.contains(&from); });

@@ -10,17 +10,28 @@
 namespace belfry {
 
 MetricNumbers::MetricNumbers(const TowerRecord& tower) {
+  const auto add_terms = [&](std::size_t value) {
+    if (tower.evaluated.empty()) return;
+    for (const EvaluatedMean::Term& term : tower.evaluated[value].terms)
+      parts_.push_back({"", DType::kF64, count(), 2, {}, term.factor});
+  };
   parts_.push_back({"loss", tower.loss.dtype(), 0, 1, {}});
-  for (const TowerMetric& metric : tower.metrics)
+  add_terms(0);
+  for (std::size_t m = 0; m < tower.metrics.size(); ++m) {
+    const TowerMetric& metric = tower.metrics[m];
     parts_.push_back({metric.name, metric.value.dtype(), count(),
                       static_cast<std::size_t>(metric.value.shape().elements()), metric.ends});
+    add_terms(m + 1);
+  }
 }
 
 std::vector<std::string> MetricNumbers::value_names() const {
   std::vector<std::string> names;
-  for (const Part& part : parts_)
+  for (const Part& part : parts_) {
+    if (part.is_term()) continue;
     for (std::string& name : TowerMetric{part.name, {}, part.ends}.value_names())
       names.push_back(std::move(name));
+  }
   return names;
 }
 
@@ -43,6 +54,8 @@ void MetricTotals::finish(std::span<NamedValue> values) const {
   std::size_t v = 0;
   for (const MetricNumbers::Part& part : numbers_.parts()) {
     if (part.is_mean()) values[v++].value = totals_[part.first] / weight_;
+    if (part.is_term())
+      values[v - 1].value += part.factor * (totals_[part.first] / totals_[part.first + 1]);
     for (const MetricEnd& end : part.ends) {
       NamedValue& value = values[v++];
       try {

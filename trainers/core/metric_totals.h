@@ -29,7 +29,8 @@ double tower_mean(std::size_t towers, DType dtype, const F& value) {
 }
 
 // What a tower reports: its loss, then its metrics (add_fetches()), as numbers end to end. A loss
-// and a mean have one number, sums have one for each element.
+// and a mean have one number, sums have one for each element. In evaluations a loss or mean may be
+// followed by weighted means that are added to it (TowerRecord::evaluated), as two sums each.
 class MetricNumbers {
  public:
   struct Part {
@@ -37,8 +38,10 @@ class MetricNumbers {
     DType dtype;
     std::size_t first, count;     // numbers
     std::vector<MetricEnd> ends;  // of sums; empty for a mean
+    double factor = 0;            // of a weighted mean that is added to the value before; else 0
 
-    bool is_mean() const { return ends.empty(); }
+    bool is_term() const { return factor != 0; }
+    bool is_mean() const { return ends.empty() && !is_term(); }
     // A number of several towers, of(t) being that of tower t: the mean, or the sum. Towers have as
     // many samples each.
     template <class F>

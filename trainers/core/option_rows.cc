@@ -474,28 +474,30 @@ Options<TrainerOptions> length_options() {
 }
 
 Options<TrainerOptions> computing_options() {
-  return {clip_norm_option(),
-          clip_value_option(),
-          gradient_norms_option(),
-          precision_option(),
-          parsed(&TrainerOptions::recompute, parse_scopes,
-                 {.name = "recompute",
-                  .unit = "SCOPES",
-                  .text = "name scopes, separated by commas, whose activations the backward pass "
-                          "recomputes instead of keeping them: the same bits in less memory; "
-                          "block* is each scope whose name begins with block",
-                  .otherwise = "none",
-                  .noted = false,
-                  .reported = true},
-                 [](const std::vector<std::string>& scopes) { return join(scopes, ","); }),
-          whole_number(
-              &TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
-              {.name = "seed",
-               .unit = "N",
-               .text = "seed of initial values, the order of the data, dropout and noise, >= 0",
-               .otherwise = "1",
-               .scope = Scope::kResults,
-               .words = "the seed"})};
+  return {
+      clip_norm_option(),
+      clip_value_option(),
+      gradient_norms_option(),
+      precision_option(),
+      parsed(&TrainerOptions::recompute, parse_scopes,
+             {.name = "recompute",
+              .unit = "SCOPES",
+              .text = "name scopes, separated by commas, whose activations the backward pass "
+                      "recomputes instead of keeping them: the same bits in less memory; "
+                      "block* is each scope whose name begins with block, and */fc* what begins "
+                      "with fc in any scope",
+              .otherwise = "none",
+              .noted = false,
+              .reported = true},
+             [](const std::vector<std::string>& scopes) { return join(scopes, ","); }),
+      whole_number(
+          &TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
+          {.name = "seed",
+           .unit = "N",
+           .text = "seed of initial values, the order of the data, dropout and noise, >= 0",
+           .otherwise = "1",
+           .scope = Scope::kResults,
+           .words = "the seed"})};
 }
 
 Options<TrainerOptions> data_options() {

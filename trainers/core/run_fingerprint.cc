@@ -13,6 +13,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/attention/attention.h"
@@ -124,6 +125,8 @@ std::string options_of(const Node& node) {
     fields.resize(fields.size() - kNewer);
   const bool pool = &node.op() == &kMaxPool || &node.op() == &kAvgPool;
   if (pool && fields.back().text == "false") fields.pop_back();  // count_include_pad
+  if (&node.op() == &kRandomNormal && fields.back().text == "false")
+    fields.pop_back();  // truncated
   const auto is_zero = [](const NodeOptions::Field& field) { return field.text == "0"; };
   if (&node.op() == &kGather && std::ranges::all_of(fields, is_zero)) fields.clear();
   if (is_plain_causal(node)) fields = {fields[0], fields[2]};  // heads and scale

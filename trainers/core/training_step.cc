@@ -56,8 +56,14 @@ void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::i
 }
 
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
-  fetches.emplace_back(tower.loss);
-  for (const TowerMetric& metric : tower.metrics) fetches.emplace_back(metric.value);
+  if (tower.evaluated.empty()) {
+    fetches.emplace_back(tower.loss);
+    for (const TowerMetric& metric : tower.metrics) fetches.emplace_back(metric.value);
+  }
+  for (const EvaluatedMean& mean : tower.evaluated) {
+    fetches.emplace_back(mean.rest);
+    for (const EvaluatedMean::Term& term : mean.terms) fetches.emplace_back(term.sums);
+  }
 }
 
 TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,

@@ -23,7 +23,7 @@ double number_in(const Tensor& tensor, std::size_t i);
 // in the batch of all towers; none if rows are not numbered.
 void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
                std::vector<FeedType>& feeds);
-// Adds the loss of a tower, then its metrics, to `fetches`.
+// Adds the loss of a tower, then its metrics, to `fetches`: what MetricNumbers describes.
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
 // What a process asks of all processes in a step.

@@ -90,6 +90,7 @@ struct OptionRow {
 
   std::vector<OwnOption::Choice> stands_for = {};  // values that stand for other flags
   std::string only_of = {};  // the trainer whose own option it is; "": it is none
+  bool of_program = false;   // the recipe's own
 
   bool is_taken_by(const TrainerFacts& kind) const {
     return (!taken || taken(kind)) && (only_of.empty() || only_of == kind.name);

@@ -368,6 +368,7 @@ class FlagTable {
       add(own_option<TrainFlags>(own, "the recipe's flag"));
       // A recipe's option is part of the model and the data, which identities know.
       if (all_.back().scope == Scope::kResults) all_.back().scope = Scope::kExecution;
+      all_.back().of_program = true;
     }
     for (const std::string& name : trainer_names()) {
       group_ = cat("Of the trainer ", name);

@@ -63,6 +63,7 @@ Report::Losses known_losses(const Trainer& trainer) {
     losses.loss = trainer.metric("loss");
   if (trainer.record().has_metric("validation_loss"))
     losses.validation_loss = trainer.metric("validation_loss");
+  losses.has_accuracy = trainer.record().has_metric("accuracy");
   if (trainer.record().has_metric("validation_accuracy"))
     losses.validation_accuracy = trainer.metric("validation_accuracy");
   if (losses.loss) losses.metrics = trainer.record().step_metrics();

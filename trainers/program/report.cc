@@ -90,9 +90,9 @@ void Report::Losses::add_to(JsonValue& json) const {
   json.set("loss", or_null(loss))
       .set("first_nonfinite_step", or_null(divergence.loss_since))
       .set("nonfinite_variable", or_null(divergence.variable))
-      .set("validation_loss", or_null(validation_loss))
-      .set("validation_accuracy", or_null(validation_accuracy))
-      .set("metrics", std::move(by_name));
+      .set("validation_loss", or_null(validation_loss));
+  if (has_accuracy) json.set("validation_accuracy", or_null(validation_accuracy));
+  json.set("metrics", std::move(by_name));
 }
 
 void Report::Losses::add_scale_to(JsonValue& json) const {

@@ -77,6 +77,7 @@ struct Report {
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
+    bool has_accuracy = false;  // the model has this metric; else there is no validation_accuracy
     // All metrics by name, including these: of the last step, then of the last test and of
     // callbacks.
     std::vector<NamedValue> metrics;

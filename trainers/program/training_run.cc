@@ -101,7 +101,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
     });
   if (!flags.run.load.empty() && !found_)
     naming_flag<Error>(cat("--load=", flags.run.load),
-                       [&] { inspect_checkpoint(loaded_checkpoint(flags.run)); });
+                       [&] { loaded_ = inspect_checkpoint(loaded_checkpoint(flags.run)); });
   if (directory_) make_parts();
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
@@ -214,12 +214,14 @@ void TrainingRun::require_room(const TrainFlags& flags) {
 }
 
 void TrainingRun::adopt(TrainerOptions& options) const {
-  if (!found_) return;
+  const bool evaluates = flags_.inspection.evaluate_only;
+  const std::optional<CheckpointInfo>& from = evaluates && loaded_ ? loaded_ : found_;
+  if (!from) return;
   const auto devices = std::ssize(devices_of_all(flags_));
   const int processes = flags_.group.processes;
-  const std::int64_t global = saved_integer(*found_, "global_batch");
-  const std::int64_t shards = saved_integer(*found_, "shards");
-  if (global <= 0) return;
+  const std::int64_t global = saved_integer(*from, "global_batch");
+  const std::int64_t shards = saved_integer(*from, "shards");
+  if (global <= 0 || (evaluates && global % devices != 0)) return;
   if (!flags_.given.batch) {
     require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
                        ", which ", devices, " devices",
@@ -291,7 +293,7 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
       if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));
       return;
     } catch (const OtherRun& error) {
-      throw FlagError(with_flag(written_, error));
+      throw FlagError(with_flag(written_, OtherRun(cat(error.what(), other_flags_of_program()))));
     } catch (const IoError& error) {
       if (candidates_.size() == 1) throw IoError(with_flag(written_, error));
       log_warning("resume: skipped a damaged checkpoint: ", error.what());
@@ -301,6 +303,20 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(with_flag(written_, error));
     }
+}
+
+std::string TrainingRun::other_flags_of_program() const {
+  const std::optional<JsonValue> before =
+      directory_ ? run_config(directory_->files(), directory_->path()) : std::nullopt;
+  std::string text;
+  for (const Option<TrainFlags>& option : *flags_.table) {
+    if (!before || !option.of_program) continue;
+    const std::string then = member_text(*before, option.name),
+                      now = member_text(flags_.config, option.name);
+    if (then != now && before->find(option.name))
+      text += cat("; --", option.name, " was ", shown(then), " and is now ", shown(now));
+  }
+  return text;
 }
 
 std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {

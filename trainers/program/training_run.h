@@ -81,6 +81,8 @@ class TrainingRun {
   void require_room(const TrainFlags& flags);
   void restore_one_of(Trainer& trainer);
   bool is_stopped_otherwise() const;
+  // "; --dropout was 0.1 and is now 0.5": the recipe's flags that differ from the run's; or "".
+  std::string other_flags_of_program() const;
   void go_on(LineFile& lines) const;
   bool is_own(const std::string& checkpoint) const;
 
@@ -95,10 +97,10 @@ class TrainingRun {
   std::shared_ptr<RunSaver> saver_;
   std::shared_ptr<StopOnRequest> stop_;
   std::string written_;
-  std::string searched_;                 // the run or checkpoint to resume from
-  std::vector<std::string> candidates_;  // its checkpoints, the newest first
-  int looks_ = 0;                        // how often the checkpoints were listed
-  std::optional<CheckpointInfo> found_;
+  std::string searched_;                          // the run or checkpoint to resume from
+  std::vector<std::string> candidates_;           // its checkpoints, the newest first
+  int looks_ = 0;                                 // how often the checkpoints were listed
+  std::optional<CheckpointInfo> found_, loaded_;  // to resume from; of --load
   std::optional<std::int64_t> resumed_from_;
   // Whether begin() removes the old run, and the steps of its checkpoints that begin() removes
   // otherwise. Everything that can be refused is refused before that.

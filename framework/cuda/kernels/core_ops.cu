@@ -213,8 +213,9 @@ QueueRun random_uniform(KernelPlan& plan) {
       plan, functors::Uniform{options.low, options.high - options.low});
 }
 QueueRun random_normal(KernelPlan& plan) {
-  return random_numbers<RandomNormalOptions>(
-      plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
+  return functors::visit_normal(plan.options<RandomNormalOptions>(), [&](auto draw) -> QueueRun {
+    return random_numbers<RandomNormalOptions>(plan, draw);
+  });
 }
 
 const GpuKernel kernels_of_ops[] = {

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/kernels/counter.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/tests/support/interpreter.h"
@@ -77,8 +78,21 @@ TEST_P(RandomOps, NormalNumbersHaveTails) {
   EXPECT_NEAR(static_cast<double>(beyond_three), 26998, 5 * std::sqrt(26998.0));
 }
 
+// Of a normal variable, given that it lies within two deviations.
+double truncated_cdf(double z) {
+  return (normal_cdf(z) - normal_cdf(-2)) / (normal_cdf(2) - normal_cdf(-2));
+}
+
+TEST_P(RandomOps, TruncatedNumbersStayWithinTwoDeviations) {
+  const auto sample = doubles(evaluate(init::truncated_normal(1)(graph, {kSample}, GetParam())));
+  EXPECT_GE(std::ranges::min(sample), -2);
+  EXPECT_LE(std::ranges::max(sample), 2);
+  EXPECT_LT(distance(sample, truncated_cdf), 1.95);
+}
+
 TEST_P(RandomOps, GiveTheBitsOfPlainLoops) {
   for (const Output& x : {random_normal(graph, {1001}, 2, GetParam()),
+                          init::truncated_normal(2)(graph, {1001}, GetParam()),
                           random_uniform(graph, {1001}, -1, 3, GetParam())})
     EXPECT_EQ(evaluate(x), evaluate(x, {}, {.reference = true}));
 }

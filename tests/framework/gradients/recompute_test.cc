@@ -36,6 +36,16 @@ TEST(RecomputeScope, IsTheScopeThatANodeIsBelow) {
   EXPECT_EQ(recompute_scope("stem/Relu", {}), "");
 }
 
+TEST(RecomputeScope, HasStarsAnywhereInItsParts) {
+  const std::vector<std::string> scopes{"*/fc*", "*_mlp", "b*o*k"};
+  EXPECT_EQ(recompute_scope("block3/fc1/MatMul", scopes), "block3/fc1");
+  EXPECT_EQ(recompute_scope("fc1/MatMul", scopes), "");
+  EXPECT_EQ(recompute_scope("small_mlp/Relu", scopes), "small_mlp");
+  EXPECT_EQ(recompute_scope("small_mlps/Relu", scopes), "");
+  EXPECT_EQ(recompute_scope("block/Relu", scopes), "block");
+  EXPECT_EQ(recompute_scope("bk/Relu", scopes), "");
+}
+
 constexpr int kBlocks = 4;
 
 // Blocks of a product, tanh three times, and dropout.

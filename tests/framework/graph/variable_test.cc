@@ -284,6 +284,23 @@ TEST(Variable, HeNormalHasTheVarianceOfItsFanIn) {
   EXPECT_NEAR(variance(filters), 2. / (9 * 32), 0.05 * 2. / (9 * 32));
 }
 
+TEST(Variable, InitializersOfStacksOfMatricesTakeTheirLastTwoDimensions) {
+  Graph graph;
+  const auto initialized = [&](const char* name, Initializer init) {
+    return variable(graph, name, {8, 100, 50}, {.initializer = std::move(init)});
+  };
+  const Variable glorot = initialized("glorot", init::glorot_uniform(WeightAxes::kMatrices));
+  const Variable he = initialized("he", init::he_normal(WeightAxes::kMatrices));
+  Session session(graph);
+  double most = 0, squares = 0;
+  const Tensor uniform = session.read(glorot), normal = session.read(he);
+  for (const double x : uniform.data<float>()) most = std::max(most, std::abs(x));
+  for (const double x : normal.data<float>()) squares += x * x;
+  EXPECT_LE(most, std::sqrt(6. / 150));
+  EXPECT_GT(most, 0.99 * std::sqrt(6. / 150));
+  EXPECT_NEAR(squares / 40'000, 2. / 100, 0.03 * 2. / 100);
+}
+
 TEST(Variable, ACopyStartsAsItsOriginalIsNow) {
   Graph graph;
   const Variable original = zeros(graph, "w");

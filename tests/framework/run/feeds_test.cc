@@ -68,6 +68,15 @@ TEST_F(FeedsTest, OfAStepAreCheckedAtEachRun) {
   EXPECT_EQ(step.fetched(0), floats({11, 22}));
 }
 
+TEST_F(FeedsTest, AreWrittenInBracesForListsOfAnyKind) {
+  const std::vector<Output> outputs{twice, sum};
+  const std::vector<Fetch> fetches{twice, sum};
+  EXPECT_EQ(session.run(outputs, {{sum, floats({1, 2})}}),
+            session.run({twice, sum}, {{sum, floats({1, 2})}}));
+  EXPECT_EQ(session.run(fetches, {{sum, floats({1, 2})}}),
+            session.run({twice, sum}, {{sum, floats({1, 2})}}));
+}
+
 TEST_F(FeedsTest, OfInnerNodesReplaceWhatIsBehindThem) {
   const auto got = session.run({twice, sum}, {{sum, floats({1, 2})}});
   EXPECT_EQ(got[0], floats({2, 4}));

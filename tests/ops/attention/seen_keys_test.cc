@@ -88,6 +88,12 @@ std::vector<double> means(std::int64_t queries, std::int64_t keys, AttentionOpti
   return doubles(compute(seeing(options, mask, lengths), inputs));
 }
 
+TEST(Attention, TakesLengthsOf64Bits) {
+  const Tensor narrow({1}, std::vector<std::int32_t>{2}), wide({1}, std::vector<std::int64_t>{2});
+  EXPECT_EQ(means(1, 4, {}, {wide}, false, true), (std::vector<double>{1.5}));
+  EXPECT_EQ(means(1, 4, {}, {narrow}, false, true), (std::vector<double>{1.5}));
+}
+
 TEST(Attention, OfACausalCrossAlignsTheFirstTimes) {
   EXPECT_EQ(means(4, 2, {.causal = true}), (std::vector<double>{1, 1.5, 1.5, 1.5}));
   EXPECT_EQ(means(2, 4, {.causal = true}), (std::vector<double>{1, 1.5}));
@@ -171,6 +177,12 @@ std::vector<Case> cases() {
        true},
       {"added_of_keys", {3, 4, 5, 2, 2, 2}, {.heads = 2}, {random_values({1, 5}, -1, 1, 4)}, true},
       {"lengths", {3, 4, 5, 3}, {}, {lengths_of({5, 0, 3})}, false, true},
+      {"wide_lengths",
+       {3, 4, 5, 3},
+       {},
+       {Tensor({3}, std::vector<std::int64_t>{5, 0, 3})},
+       false,
+       true},
       {"all_of_them",
        {3, 9, 8, 2, 4, 2},
        {.heads = 4, .kv_heads = 2, .causal = true, .window = 5},
@@ -398,9 +410,9 @@ TEST(Attention, RefusesInputsThatDoNotFit) {
   expect_refused(seeing({}, true), {q, k, k, {{5, 7}, DType::kI32}},
                  "the mask is i32[5,7], but must be bool");
   expect_refused(seeing({}, false, true), {q, k, k, {{3}, DType::kI32}},
-                 "needs lengths i32 [batch], not i32[3]");
-  expect_refused(seeing({}, false, true), {q, k, k, {{2}, DType::kI64}},
-                 "needs lengths i32 [batch], not i64[2]");
+                 "needs lengths i32 or i64 [batch], not i32[3]");
+  expect_refused(seeing({}, false, true), {q, k, k, {{2}, DType::kF32}},
+                 "needs lengths i32 or i64 [batch], not f32[2]");
   expect_refused(seeing({}), {q, {{2, 0, 6}}, {{2, 0, 6}}},
                  "queries [2,5,6] have no keys: [2,0,6]");
   const auto of_op = [](const Op& op) {

@@ -93,6 +93,16 @@ TEST(LogSoftmax, GradientsHaveGradients) {
             .unknown = false});
 }
 
+// As in PyTorch.
+TEST(LogSoftmax, OfNothingButNegativeInfinityIsNotANumber) {
+  const Tensor hidden({1, 3}, std::vector<double>(3, -kInfinity));
+  const Builder gradient = [](Inputs x) {
+    return gradients(reduce_sum(log_softmax(x[0])), {x[0]})[0];
+  };
+  for (const double y : doubles(compute(logs(-1), {hidden}))) EXPECT_TRUE(std::isnan(y));
+  for (const double dx : doubles(compute(gradient, {hidden}))) EXPECT_TRUE(std::isnan(dx));
+}
+
 TEST(LogSoftmax, RefusesAxesAndTypes) {
   expect_refused(logs(2), {{{4, 3}}}, "there is no axis 2 in 2 dimensions");
   expect_refused(sums(-2), {{{4}}}, "there is no axis -2 in 1 dimensions");

@@ -26,6 +26,7 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/faults.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/towers/weighted_mean.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -167,6 +168,28 @@ TEST(BadValue, OfTheDataNamesFieldAndSample) {
   EXPECT_EQ(found->advice(), "mend this sample, or leave it out");
   EXPECT_THAT(found->text(), HasSubstr(cat("whose input 'x' is not finite, in row ", found->row,
                                            " of the batch (training sample 5)")));
+}
+
+// All labels are 1.
+TEST(BadValue, OfABatchWithoutLabelsBlamesNoSample) {
+  const auto good = data(true);
+  const auto model = [](Tower& tower, Output x, Output y) {
+    return cross_entropy(tower, dense(tower, "fc", x, {.units = 3}), y, {.ignored = 1});
+  };
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = ModelFunction(model),
+                   .optimizer = sgd(0.1),
+                   .devices = cpus(2),
+                   .batch_size = 8,
+                   .session = {.threads = 1}},
+                  *good);
+  const auto found = find_in_first(trainer);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->sample, -1);
+  EXPECT_THAT(found->text(),
+              AllOf(HasSubstr("no sample of the batch has a weight"),
+                    HasSubstr("built at bad_value_test.cc:"), Not(HasSubstr("training sample"))));
+  EXPECT_THAT(found->advice(), HasSubstr("labels are all ignored"));
 }
 
 TEST(BadValue, OfAVariableNamesIt) {

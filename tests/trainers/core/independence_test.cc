@@ -22,6 +22,7 @@
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
 #include "belfry/ops/slice.h"
+#include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/square.h"
@@ -29,6 +30,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/attention_layers.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/weighted_mean.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
@@ -110,7 +112,8 @@ Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   x = x + flatten(causal_self_attention(tower, "attn", times, {.heads = 1, .rotary = true}));
   x = rms_norm(tower, "rms", x + gelu(dense(tower, "up", x, {.units = 6})));
   const Output logits = dense(tower, "fc", silu(x), {.units = 5});
-  return cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3});
+  return reduce_mean(
+      sparse_softmax_cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3}));
 }
 
 // Products of each sample's own matrices, in all forms, and a loss with targets from 0 to 1.
@@ -127,6 +130,13 @@ Output products_of_samples(Tower& tower, Output images, Output labels) {
 Output with_l2_term(Tower& tower, Output images, Output labels) {
   const Output loss = loss_of(tower, flatten(images), labels);
   return loss + reduce_sum(square(tower.trainables()[0])) * 0.01;
+}
+
+// As a loss that balances experts: products of means over all samples.
+Output with_batch_means(Tower& tower, Output images, Output labels) {
+  const Output x = flatten(images), share = softmax(dense(tower, "gate", x, {.units = 4}));
+  const Output all = batch_mean(tower, share), large = batch_mean(tower, square(share));
+  return loss_of(tower, x, labels) + reduce_sum(all * large) * 0.5;
 }
 
 Output with_noise_on_weights(Tower& tower, Output images, Output labels) {
@@ -250,6 +260,8 @@ TEST(Independence, HoldsForAConvnetWithDropout) {
   expect_same_bits({.model = convnet});
   expect_same_bits({.model = convnet, .trainer = "parameter_server"});
 }
+
+TEST(Independence, HoldsForMeansOverAllSamples) { expect_same_bits({.model = with_batch_means}); }
 
 TEST(Independence, HoldsForNoiseOfSamples) {
   expect_same_bits({.model = noisy});

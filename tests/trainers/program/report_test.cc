@@ -45,6 +45,7 @@ Report example() {
                  .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
                  .validation_loss = 0.25,
                  .validation_accuracy = 0.9871,
+                 .has_accuracy = true,
                  .metrics = {{"loss", 0.125},
                              {"accuracy", 0.875},
                              {"top5", 0.5},
@@ -132,6 +133,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
   report.update.allreduce_requested = "";
   report.losses.validation_accuracy.reset();
+  report.losses.has_accuracy = false;
   report.losses.validation_loss.reset();
   report.losses.loss = std::nan("");
   report.losses.scale.reset();

@@ -636,5 +636,19 @@ TEST(RunFlags, AreAboutARunDirectory) {
   EXPECT_THAT(run_train({"--best_metric=loss", "--run_dir=d"}).error, HasSubstr("NAME:min"));
 }
 
+TEST_F(TrainingRunTest, NamesAFlagOfTheProgramThatHasMadeAnotherModel) {
+  std::int64_t units = 5;
+  Recipe recipe = small_recipe();
+  recipe.flags = {{"units", &units, "of the hidden layer"}};
+  recipe.model = [&](Tower& tower, Output x, Output y) {
+    const Output hidden = tanh(dense(tower, "fc0", x, {.units = static_cast<int>(units)}));
+    return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+  };
+  EXPECT_EQ(start({"--max_steps=1"}, recipe).code, 0);
+  const TrainResult other = start({"--max_steps=2", "--units=6"}, recipe);
+  EXPECT_NE(other.code, 0);
+  EXPECT_THAT(other.error, HasSubstr("; --units was 5 and is now 6"));
+}
+
 }  // namespace training_run_test
 }  // namespace belfry

@@ -1,0 +1,106 @@
+#include "belfry/trainers/data/map_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/data/gatherer.h"
+
+namespace belfry {
+namespace map_samples_test {
+
+using test::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Three samples of two numbers, with a label each.
+std::unique_ptr<Dataset> numbers() {
+  return std::make_unique<TensorDataset>(
+      std::vector<TensorDataset::Source>{
+          {"x", Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), DType::kF32, {2}},
+          {"label", Tensor({3}, std::vector<std::int32_t>{7, 8, 9}), DType::kI32, {}}},
+      "three samples", 4);
+}
+
+std::vector<Tensor> gathered_in(const Dataset& data, const DataPass& pass,
+                                const std::vector<std::int64_t>& indices) {
+  std::vector<Tensor> tensors = batch_tensors(data, std::ssize(indices));
+  std::vector<std::byte*> out;
+  for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
+  data.gather_training(pass, indices, out);
+  return tensors;
+}
+
+TEST(MapSamples, ChangesSamplesInPlace) {
+  const auto data = map_samples(numbers(), [](MappedSample& sample) {
+    EXPECT_FALSE(sample.training);
+    sample.to.get<float>(0)[1] = static_cast<float>(100 * sample.index);
+  });
+  EXPECT_EQ(data->signature(), numbers()->signature());
+  EXPECT_EQ(data->size(), 3);
+  EXPECT_EQ(data->left_out(), 4);
+  EXPECT_EQ(data->describe(), "three samples, mapped");
+  const std::vector<Tensor> found = gather_tensors(*data, std::vector<std::int64_t>{2, 0});
+  EXPECT_THAT(found[0].data<float>(), ElementsAre(5, 200, 1, 0));
+  EXPECT_THAT(found[1].data<std::int32_t>(), ElementsAre(9, 7));
+}
+
+TEST(MapSamples, MakesOtherFields) {
+  const auto data = map_samples(
+      numbers(), {{"sum", DType::kF64, {}}, {"more", DType::kI64, {3}}}, [](MappedSample& sample) {
+        const auto x = sample.from.get<float>(0);
+        sample.to.get<double>(0)[0] = x[0] + x[1];
+        sample.to.get<std::int64_t>(1)[1] = sample.from.get<std::int32_t>(1)[0];
+      });
+  const std::vector<Tensor> found = gather_tensors(*data, std::vector<std::int64_t>{1, 2});
+  EXPECT_THAT(found[0].data<double>(), ElementsAre(7, 11));
+  EXPECT_THAT(found[1].data<std::int64_t>(), ElementsAre(0, 8, 0, 0, 9, 0));
+}
+
+// They depend on the sample, in training also on the seed and the epoch, and on nothing else.
+TEST(MapSamples, DrawsNumbersOfTheSampleAndTheEpoch) {
+  const auto data = map_samples(numbers(), [](MappedSample& sample) {
+    for (float& x : sample.to.get<float>(0)) x = sample.random.uniform(0, 1);
+  });
+  const auto drawn = [&](const DataPass& pass, const std::vector<std::int64_t>& indices) {
+    const Tensor x = gathered_in(*data, pass, indices)[0];
+    return std::vector<float>(x.data<float>().begin(), x.data<float>().end());
+  };
+  const std::vector<float> first = drawn({.seed = 1, .epoch = 0}, {0, 1});
+  EXPECT_EQ(drawn({.seed = 1, .epoch = 0}, {1, 0}),
+            (std::vector<float>{first[2], first[3], first[0], first[1]}));
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[0], first[2]);
+  EXPECT_NE(drawn({.seed = 1, .epoch = 1}, {0, 1}), first);
+  EXPECT_NE(drawn({.seed = 2, .epoch = 0}, {0, 1}), first);
+  const auto tested = [&] { return gather_tensors(*data, std::vector<std::int64_t>{1})[0]; };
+  EXPECT_EQ(tested(), tested());
+}
+
+TEST(MapSamples, NamesFieldsThatAreAskedForAsAnotherType) {
+  const auto asking = [](auto ask) {
+    const auto data = map_samples(numbers(), ask);
+    return message_of<InvalidArgument>(
+        [&] { gather_tensors(*data, std::vector<std::int64_t>{0}); });
+  };
+  EXPECT_THAT(asking([](MappedSample& sample) { sample.to.get<std::int64_t>(1); }),
+              HasSubstr("field 'label' of a sample is i32, and was asked for as i64"));
+  EXPECT_THAT(asking([](MappedSample& sample) { sample.to.get<float>(2); }),
+              HasSubstr("a sample has 2 fields, and none of number 2"));
+}
+
+TEST(MapSamples, RefusesWhatItCannotMap) {
+  EXPECT_THAT(message_of<InvalidArgument>([] { map_samples(nullptr, [](MappedSample&) {}); }),
+              HasSubstr("was given no data"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { map_samples(numbers(), nullptr); }),
+              HasSubstr("an empty function"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { map_samples(numbers(), {}, [](MappedSample&) {}); }),
+              HasSubstr("no fields"));
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                map_samples(numbers(), {{"x", DType::kF32, {kUnknownSize}}}, [](MappedSample&) {});
+              }),
+              HasSubstr("must be known"));
+}
+
+}  // namespace map_samples_test
+}  // namespace belfry
