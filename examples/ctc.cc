@@ -13,52 +13,37 @@ constexpr int kFewest = 2, kMost = 5;      // digits of a line
 constexpr int kClasses = 11, kBlank = 10;  // ten digits, and what is between them
 constexpr int kHidden = 64;
 
-// Lines of two to five digits side by side, at random distances. Lines of training are made anew in
-// each epoch.
-class Lines final : public DerivedDataset {
- public:
-  Lines(std::unique_ptr<Dataset> digits, std::int64_t size)
-      : DerivedDataset(std::move(digits)), size_(size) {}
-
-  std::vector<Field> signature() const override {
-    return {{"image", DType::kF32, {kSide, kWidth}},
-            {"labels", DType::kI32, {kMost}},
-            {"time", DType::kI32, {}},
-            {"count", DType::kI32, {}}};
+// Makes a line of two to five digits side by side, at random distances. Lines of training are made
+// anew in each epoch.
+void join(MappedSample& sample) {
+  const auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(sample.random.below(static_cast<std::uint64_t>(bound)));
+  };
+  std::vector<std::int64_t> which(static_cast<std::size_t>(kFewest + below(kMost - kFewest + 1)));
+  for (std::int64_t& digit : which) digit = below(sample.data.size());
+  const std::vector<Tensor> digits = gather_tensors(sample.data, which);
+  const float* from = digits[0].data<float>().data();
+  float* const image = sample.to.get<float>(0).data();
+  std::int64_t left = 0, width = 0;
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    for (int y = 0; y < kSide; ++y)
+      for (float* to = image + y * kWidth + left; to < image + y * kWidth + left + kSide; ++to)
+        *to = std::max(*to, *from++);
+    width = left + kSide;
+    left += 18 + below(8);
   }
-  std::int64_t size() const override { return size_; }
-
- private:
-  void make(Sample& sample) const override {
-    const auto below = [&](std::int64_t bound) {
-      return static_cast<std::int64_t>(sample.random.below(static_cast<std::uint64_t>(bound)));
-    };
-    std::vector<std::int64_t> which(static_cast<std::size_t>(kFewest + below(kMost - kFewest + 1)));
-    for (std::int64_t& digit : which) digit = below(source().size());
-    const std::vector<Tensor> digits = gather_tensors(source(), which);
-    const float* from = digits[0].data<float>().data();
-    float* const image = sample.field<float>(0);
-    std::fill_n(image, kSide * kWidth, 0.f);
-    std::int64_t left = 0, width = 0;
-    for (std::size_t i = 0; i < which.size(); ++i) {
-      for (int y = 0; y < kSide; ++y)
-        for (float* to = image + y * kWidth + left; to < image + y * kWidth + left + kSide; ++to)
-          *to = std::max(*to, *from++);
-      width = left + kSide;
-      left += 18 + below(8);
-    }
-    std::int32_t* const labels = sample.field<std::int32_t>(1);
-    std::fill_n(labels, kMost, 0);
-    std::ranges::copy(digits[1].data<std::int32_t>(), labels);
-    *sample.field<std::int32_t>(2) = static_cast<std::int32_t>((width + kColumns - 1) / kColumns);
-    *sample.field<std::int32_t>(3) = static_cast<std::int32_t>(which.size());
-  }
-
-  std::int64_t size_;
-};
+  std::ranges::copy(digits[1].data<std::int32_t>(), sample.to.get<std::int32_t>(1).begin());
+  sample.to.get<std::int32_t>(2)[0] = static_cast<std::int32_t>((width + kColumns - 1) / kColumns);
+  sample.to.get<std::int32_t>(3)[0] = static_cast<std::int32_t>(which.size());
+}
 
 std::unique_ptr<Dataset> lines(const RunDirs& dirs, bool train) {
-  return std::make_unique<Lines>(data::mnist(dirs, train), train ? 20000 : 2000);
+  return map_samples(data::mnist(dirs, train),
+                     {{"image", DType::kF32, {kSide, kWidth}},
+                      {"labels", DType::kI32, {kMost}},
+                      {"time", DType::kI32, {}},
+                      {"count", DType::kI32, {}}},
+                     join);
 }
 
 Output reader(Tower& tower, Output image, Output labels, Output time, Output count) {
@@ -81,5 +66,5 @@ int main(int argc, char** argv) {
                 .data = lines,
                 .optimizer = adam(2e-3),
                 .global_batch_size = 32,
-                .epochs = 5});
+                .epochs = 2});
 }

@@ -28,33 +28,17 @@ Output second_derivative(Graph& graph) {
   return constant(graph, matrix);
 }
 
-Output identity_matrix(Graph& graph) {
-  Tensor matrix({kNodes, kNodes}, DType::kF64);
-  for (std::size_t i = 0; i < kNodes; ++i) matrix.mutable_data<double>()[i * kNodes + i] = 1;
-  return constant(graph, matrix);
-}
-
-// The inverse of a matrix by elimination; its diagonal is large enough to need no pivots.
-Output inverse(Output matrix) {
-  const Output one = identity_matrix(matrix.node().graph());
-  Output both = concat({matrix, one}, 1);
-  for (std::int64_t i = 0; i < kNodes; ++i) {
-    const Output row = slice(both, {i, 0}, {1, -1}) / slice(both, {i, i}, {1, 1});
-    both = both - (slice(both, {0, i}, {-1, 1}) - slice(one, {0, i}, {-1, 1})) * row;
-  }
-  return slice(both, {0, kNodes}, {-1, -1});
-}
-
 // The temperatures at x = 0. Each step of time solves (1 - dt k d2/dx2) new = old + dt heat.
 Output measured_at_end(Graph& graph, Output a, Output b) {
   const Output k = a + b * column(graph, [](double x) { return x; });
   const Output heat =
       column(graph, [](double x) { return kDt * std::exp(-10 * (x - 0.5) * (x - 0.5)); });
-  const Output step = inverse(identity_matrix(graph) - kDt * k * second_derivative(graph));
+  const LuFactors step =
+      lu_factor(eye(graph, kNodes, DType::kF64) - kDt * k * second_derivative(graph));
   Output u = column(graph, [](double) { return 0; });
   std::vector<Output> ends;
   for (std::int64_t i = 0; i < kSteps; ++i) {
-    u = matmul(step, u + heat);
+    u = lu_solve(step, u + heat);
     ends.push_back(slice(u, {0, 0}, {1, 1}));
   }
   return concat(ends, 0);

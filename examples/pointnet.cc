@@ -6,39 +6,30 @@ using namespace belfry;
 
 constexpr std::int64_t kPoints = 64, kSide = 28;
 
-// Clouds of digits: "points" f32 [kPoints,2] in [-1, 1], and "label". In training they have other
-// points in each epoch, which are not quite in their places.
-class Clouds final : public DerivedDataset {
- public:
-  using DerivedDataset::DerivedDataset;
-  std::vector<Field> signature() const override {
-    return {{"points", DType::kF32, {kPoints, 2}}, {"label", DType::kI32, {}}};
+// Makes a cloud of a digit, in [-1, 1]. In training it has other points in each epoch, which are
+// not quite in their places.
+void scatter(MappedSample& sample) {
+  const auto pixels = sample.from.get<float>(0);
+  std::vector<std::int64_t> bright;
+  for (std::int64_t at = 0; at < kSide * kSide; ++at)
+    if (pixels[static_cast<std::size_t>(at)] > 0.5f) bright.push_back(at);
+  if (bright.empty()) bright.push_back(kSide * (kSide + 1) / 2);  // the centre
+  const float jitter = sample.training ? 0.035f : 0;
+  const auto place = [&](std::int64_t pixel) {
+    return static_cast<float>(pixel) / 14 - 1 + sample.random.uniform(-jitter, jitter);
+  };
+  auto* point = sample.to.get<float>(0).data();
+  for (std::int64_t p = 0; p < kPoints; ++p) {
+    const std::int64_t at = bright[sample.random.below(bright.size())];
+    *point++ = place(at % kSide);
+    *point++ = place(at / kSide);
   }
-
- private:
-  void make(Sample& sample) const override {
-    const std::vector<Tensor> digit = gather_tensors(source(), std::span(&sample.index, 1));
-    const std::span<const float> pixels = digit[0].data<float>();
-    std::vector<std::int64_t> bright;
-    for (std::int64_t at = 0; at < kSide * kSide; ++at)
-      if (pixels[static_cast<std::size_t>(at)] > 0.5f) bright.push_back(at);
-    if (bright.empty()) bright.push_back(kSide * (kSide + 1) / 2);  // the centre
-    const float jitter = sample.pass ? 0.035f : 0;
-    const auto place = [&](std::int64_t pixel) {
-      return static_cast<float>(pixel) / 14 - 1 + sample.random.uniform(-jitter, jitter);
-    };
-    auto* point = sample.field<float>(0);
-    for (std::int64_t p = 0; p < kPoints; ++p) {
-      const std::int64_t at = bright[sample.random.below(bright.size())];
-      *point++ = place(at % kSide);
-      *point++ = place(at / kSide);
-    }
-    *sample.field<std::int32_t>(1) = digit[1].data<std::int32_t>()[0];
-  }
-};
+  sample.to.get<std::int32_t>(1)[0] = sample.from.get<std::int32_t>(1)[0];
+}
 
 std::unique_ptr<Dataset> clouds(const RunDirs& dirs, bool train) {
-  return std::make_unique<Clouds>(data::mnist(dirs, train));
+  return map_samples(data::mnist(dirs, train),
+                     {{"points", DType::kF32, {kPoints, 2}}, {"label", DType::kI32, {}}}, scatter);
 }
 
 // A dense layer with batch norm and ReLU. Points share it.

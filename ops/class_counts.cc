@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 
-#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/labels.h"
+#include "belfry/ops/kernels/on_host.h"
 
 namespace belfry {
 namespace {
@@ -139,15 +139,6 @@ KernelRun score_counts_kernel(KernelPlan& plan) {
   });
 }
 
-// Under the scopes in force, or on the host of a GPU that has the scores.
-Output counted_on_host(const Op& op, Output scores, Output labels, At at, NodeOptions options) {
-  Graph& graph = scores.graph();
-  std::optional<HostScope> host;
-  if (const DeviceSpec& device = scores.node().device(); device.is_gpu())
-    host.emplace(graph, device);
-  return graph.add(op, {scores, labels}, at, std::move(options)).output();
-}
-
 }  // namespace
 
 const Op kClassCounts{.name = "ClassCounts",
@@ -168,11 +159,11 @@ const Op kScoreCounts{.name = "ScoreCounts",
                       .autocast = Autocast::kFull};
 
 Output class_counts(Output logits, Output labels, ClassCountsOptions options, At at) {
-  return counted_on_host(kClassCounts, logits, labels, at, NodeOptions(options));
+  return add_on_host(kClassCounts, {logits, labels}, at, NodeOptions(options)).output();
 }
 
 Output score_counts(Output scores, Output labels, ScoreCountsOptions options, At at) {
-  return counted_on_host(kScoreCounts, scores, labels, at, NodeOptions(options));
+  return add_on_host(kScoreCounts, {scores, labels}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

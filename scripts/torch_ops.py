@@ -397,3 +397,65 @@ def pixel_shuffle(x, block):
 
 def einsum(*xs, equation):
     return torch.einsum(equation, *xs)
+
+
+# linear_algebra_cases.cc: complex numbers have a last axis of size 2 in Belfry
+
+
+def identity_like(x):
+    return x.shape[-1] * torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def cholesky(x):
+    return torch.linalg.cholesky(x @ x.mT + identity_like(x))
+
+
+def cholesky_solve(x, b):
+    return torch.cholesky_solve(b, cholesky(x))
+
+
+def right_sides(a, b):
+    """b as matrices, and whether it was vectors."""
+    vectors = b.ndim == a.ndim - 1
+    return (b[..., None] if vectors else b), vectors
+
+
+def solve(a, b):
+    b, vectors = right_sides(a, b)
+    x = torch.linalg.solve(a + 3 * identity_like(a), b)
+    return x[..., 0] if vectors else x
+
+
+def triangular_solve(a, b, upper, transpose):
+    b, vectors = right_sides(a, b)
+    a = a + 3 * identity_like(a)
+    x = torch.linalg.solve_triangular(a.mT if transpose else a, b, upper=upper != transpose)
+    return x[..., 0] if vectors else x
+
+
+def complex_of(x):
+    return torch.complex(x[..., 0], x[..., 1])
+
+
+def parts_of(z):
+    return torch.stack((z.real, z.imag), -1)
+
+
+def fft(x, n, axis, norm):
+    return parts_of(torch.fft.fft(complex_of(x), n or None, axis, norm))
+
+
+def ifft(x, n, axis, norm):
+    return parts_of(torch.fft.ifft(complex_of(x), n or None, axis, norm))
+
+
+def rfft(x, n, axis, norm):
+    return parts_of(torch.fft.rfft(x, n or None, axis, norm))
+
+
+def irfft(x, n, axis, norm):
+    return torch.fft.irfft(complex_of(x), n or None, axis, norm)
+
+
+def complex_mul(x, y):
+    return parts_of(complex_of(x) * complex_of(y))

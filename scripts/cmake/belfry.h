@@ -40,7 +40,6 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/decode_image.h"
-#include "belfry/trainers/data/derived_dataset.h"
 #include "belfry/trainers/data/image_records.h"
 #include "belfry/trainers/data/map_samples.h"
 #include "belfry/trainers/data/mnist.h"

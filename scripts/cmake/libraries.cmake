@@ -1,5 +1,6 @@
 # The libraries that Belfry stands on. All are Debian packages; scripts/setup installs them. What is
 # not installed is taken from the folder BELFRY_THIRD_PARTY, which scripts/gather_dependencies fills.
+# Without oneDNN, LAPACK or kissfft, slower kernels serve.
 set(BELFRY_THIRD_PARTY ${CMAKE_SOURCE_DIR}/third_party CACHE PATH
     "Copies of libraries, for where they are not installed")
 
@@ -100,16 +101,47 @@ function(belfry_find_onednn problem)
   message(STATUS "oneDNN ${version}: ${onednn_library}")
 endfunction()
 
-if(NOT BELFRY_ONEDNN MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "BELFRY_ONEDNN is AUTO, ON or OFF, not ${BELFRY_ONEDNN}")
-elseif(NOT BELFRY_ONEDNN STREQUAL OFF)
-  belfry_find_onednn(onednn_problem)
-  if(TARGET belfry_onednn)
-    list(APPEND belfry_libraries belfry_onednn)
-  elseif(BELFRY_ONEDNN STREQUAL ON)
-    message(FATAL_ERROR "BELFRY_ONEDNN=ON, but oneDNN is unfit: ${onednn_problem}")
-  else()
-    message(WARNING "oneDNN: ${onednn_problem}. The slower reference kernels serve "
-                    "(-DBELFRY_ONEDNN=OFF says so without this warning)")
+# belfry_find_lapack(PROBLEM): the same for LAPACK, whose routines have the names that gfortran gives
+# them, and no header.
+function(belfry_find_lapack problem)
+  find_library(lapack_library lapack)
+  find_library(blas_library blas)
+  if(NOT lapack_library OR NOT blas_library)
+    set(${problem} "not found; install liblapack-dev" PARENT_SCOPE)
+    return()
   endif()
+  add_library(belfry_lapack INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(belfry_lapack INTERFACE ${lapack_library} ${blas_library})
+  message(STATUS "LAPACK: ${lapack_library}")
+endfunction()
+
+# belfry_find_kissfft(PROBLEM): the same for kissfft, of which Belfry uses a header alone.
+function(belfry_find_kissfft problem)
+  find_path(kissfft_include kissfft.hh PATH_SUFFIXES kissfft HINTS ${BELFRY_THIRD_PARTY}/include)
+  if(NOT kissfft_include)
+    set(${problem} "not found; install libkissfft-dev" PARENT_SCOPE)
+    return()
+  endif()
+  add_library(belfry_kissfft INTERFACE IMPORTED GLOBAL)
+  message(STATUS "kissfft: ${kissfft_include}")
+endfunction()
+
+foreach(name oneDNN LAPACK kissfft)
+  string(TOUPPER ${name} option)
+  string(TOLOWER ${name} library)
+  if(NOT BELFRY_${option} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "BELFRY_${option} is AUTO, ON or OFF, not ${BELFRY_${option}}")
+  elseif(BELFRY_${option} STREQUAL OFF)
+    continue()
+  endif()
+  cmake_language(CALL belfry_find_${library} problem)
+  if(NOT TARGET belfry_${library} AND BELFRY_${option} STREQUAL ON)
+    message(FATAL_ERROR "BELFRY_${option}=ON, but ${name} is unfit: ${problem}")
+  elseif(NOT TARGET belfry_${library})
+    message(WARNING "${name}: ${problem}. The slower reference kernels serve "
+                    "(-DBELFRY_${option}=OFF says so without this warning)")
+  endif()
+endforeach()
+if(TARGET belfry_onednn)
+  list(APPEND belfry_libraries belfry_onednn)
 endif()

@@ -76,6 +76,7 @@ class MappedData final : public Dataset {
       MappedSample sample{
           .from = {from_, from},
           .to = {to_, to},
+          .data = *data_,
           .index = indices[i],
           .training = pass != nullptr,
           .random = CounterRandom(combine_key(key, static_cast<std::uint64_t>(indices[i])))};

@@ -37,8 +37,9 @@ class SampleFields {
 struct MappedSample {
   SampleFields from;  // of the data below
   SampleFields to;  // of the new data, zeros at first; the same as `from` if it is changed in place
-  std::int64_t index;  // of the sample in the data
-  bool training;       // false in evaluations
+  const Dataset& data;  // the data below; gather_tensors() gives other samples of them
+  std::int64_t index;   // of the sample in the data
+  bool training;        // false in evaluations
   // Numbers of this sample: in training they differ from epoch to epoch, in evaluations they do
   // not.
   CounterRandom random;

@@ -151,8 +151,9 @@ void write_case(const OpCase& op, const std::string& folder, bool with_gpu_kerne
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> all;
-  for (const auto cases : {attention_cases, indexing_cases, loss_cases, pointwise_cases,
-                           recurrent_cases, shapes_cases, standard_cases, window_cases})
+  for (const auto cases :
+       {attention_cases, indexing_cases, linear_algebra_cases, loss_cases, pointwise_cases,
+        recurrent_cases, shapes_cases, standard_cases, window_cases})
     std::ranges::move(cases(), std::back_inserter(all));
   return all;
 }

@@ -47,6 +47,7 @@ struct OpCase {
 // By rooms of `ops`.
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> indexing_cases();
+std::vector<OpCase> linear_algebra_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> pointwise_cases();
 std::vector<OpCase> recurrent_cases();
