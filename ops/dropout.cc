@@ -40,6 +40,23 @@ std::vector<Output> dropout_grad_gradient(const Node& node, std::span<const Outp
   return {dropout_grad(grads[0], node.input(1), node.options<DropoutOptions>()), {}};
 }
 
+// Which elements of a step stay. first: the number of element 0.
+struct MaskDraw {
+  std::uint64_t key, step, limit;
+  std::int64_t first;
+  BELFRY_HD Mask operator()(std::int64_t i) const {
+    return kernels::mix(key, step, static_cast<std::uint64_t>(first + i)) >= limit;
+  }
+};
+
+BELFRY_KERNEL void draw_mask(MaskDraw draw, std::int64_t begin, std::int64_t end, Mask* mask) {
+  for (std::int64_t i = begin; i < end; ++i) mask[i] = draw(i);
+}
+
+void plain_draw(MaskDraw draw, std::int64_t begin, std::int64_t end, Mask* mask) {
+  for (std::int64_t i = begin; i < end; ++i) mask[i] = draw(i);
+}
+
 // Multiplies dropped elements by zero, which keeps NaN.
 template <class T>
 BELFRY_KERNEL void apply_mask(const T* x, const Mask* mask, T scale, std::int64_t begin,
@@ -53,21 +70,20 @@ void plain_mask(const T* x, const Mask* mask, T scale, std::int64_t begin, std::
   for (std::int64_t i = begin; i < end; ++i) y[i] = mask[i] ? x[i] * scale : x[i] * 0;
 }
 
+using DrawMask = void (*)(MaskDraw, std::int64_t, std::int64_t, Mask*);
 template <class T>
 using Apply = void (*)(const T*, const Mask*, T, std::int64_t, std::int64_t, T*);
 
 template <class T>
-KernelRun dropout_kernel(const KernelPlan& plan, Apply<T> apply) {
+KernelRun dropout_kernel(const KernelPlan& plan, DrawMask draw, Apply<T> apply) {
   const auto& options = plan.options<DropoutOptions>();
   const bool numbered = plan.batch().numbered;
   const Shape& shape = plan.output().shape;
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return [key = random_key(plan.node(), numbered), row, limit = options.threshold(),
-          scale = static_cast<T>(options.scale()), apply](const KernelPointers& p) {
+          scale = static_cast<T>(options.scale()), draw, apply](const KernelPointers& p) {
     Mask* const mask = p.output<Mask>(1);
-    const std::int64_t first = p.first_row() * row;
-    for (std::int64_t i = p.begin(); i < p.end(); ++i)
-      mask[i] = kernels::mix(key, p.step(), static_cast<std::uint64_t>(first + i)) >= limit;
+    draw({key, p.step(), limit, p.first_row() * row}, p.begin(), p.end(), mask);
     apply(p.input<T>(0), mask, scale, p.begin(), p.end(), p.output<T>());
   };
 }
@@ -81,12 +97,12 @@ KernelRun dropout_grad_kernel(const KernelPlan& plan, Apply<T> apply) {
 }
 
 KernelRun dropout_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(),
-                        [&]<class T>(T) { return dropout_kernel<T>(plan, apply_mask<T>); });
+  return visit_floating(
+      plan.dtype(), [&]<class T>(T) { return dropout_kernel<T>(plan, draw_mask, apply_mask<T>); });
 }
 KernelRun dropout_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(),
-                        [&]<class T>(T) { return dropout_kernel<T>(plan, plain_mask<T>); });
+  return visit_floating(
+      plan.dtype(), [&]<class T>(T) { return dropout_kernel<T>(plan, plain_draw, plain_mask<T>); });
 }
 KernelRun dropout_grad_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(),

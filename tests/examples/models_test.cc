@@ -335,6 +335,27 @@ TEST(ModelsOfPapers, EndWithOneHashWhateverTheDevicesWorkersAndStops) {
   expect_one_hash("bert", flags, "cpu:2", "cpu:1");
 }
 
+TEST(ModelsOfPapers, TakeTheirSizesFromFlags) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the ops and layers in other tests";
+  const TemporaryFolder data;
+  write_text(data);
+  const std::vector<std::string> text{"--data_dir=" + data.path(), "--max_steps=2", "--layers=1",
+                                      "--width=16", "--sequence_length=8"};
+  const auto encoder = report("bert", text);
+  EXPECT_EQ(encoder["tokens_per_second"], 8 * encoder["examples_per_second"].get<double>());
+  std::vector<std::string> odd = text;
+  odd.emplace_back("--heads=3");
+  expect_refused("bert", odd, "3 heads do not divide the width", 1);
+
+  const test::SmallDigits digits;
+  const std::vector<std::string> images{"--data_dir=" + digits.path(), "--max_steps=1",
+                                        "--global_batch_size=8", "--width=4", "--levels=3"};
+  expect_refused("unet", images, "--image_size=28 cannot be halved 3 times (--levels)");
+  std::vector<std::string> larger = images;
+  larger.emplace_back("--image_size=32");
+  EXPECT_EQ(report("unet", larger)["flags"]["image_size"], 32);
+}
+
 TEST(FindSource, FindsIt) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the ops in other tests";
   const Finished done = run("find_source", {});
