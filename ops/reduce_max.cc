@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -87,24 +88,62 @@ Lines lines_of(const KernelPlan& plan, const Shape& x) {
 // The elements of one row of dimension 0.
 std::int64_t row_of(const Shape& y) { return y.rank() == 0 ? 1 : y.product(1, y.rank()); }
 
+// One by one, which is right for all numbers.
+template <class F, class T>
+BELFRY_HD T exact_extreme(F f, const T* x, std::int64_t n) {
+  T result = x[0];
+  for (std::int64_t i = 1; i < n; ++i) result = f(result, x[i]);
+  return result;
+}
+
+// An extreme, and a sum, which is NaN if one of the elements is. V: T, or a vector of T.
+template <class F, class T, class V>
+BELFRY_HD void fold_in(const V& x, V& extreme, V& sum) {
+  F::keep(extreme, x);
+  if constexpr (std::is_floating_point_v<T>) sum += x;
+}
+
+// Folds `count` of them, a power of two, into the first.
+template <class F, class T, class V>
+BELFRY_HD void fold(V* extremes, V* sums, int count) {
+  for (int half = count / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) {
+      F::keep(extremes[j], extremes[j + half]);
+      if constexpr (std::is_floating_point_v<T>) sums[j] += sums[j + half];
+    }
+}
+
+// If the row may have NaN, or the result is a zero of either sign, the row is read once more.
 template <class F, class T>
 BELFRY_KERNEL void extreme_of_row(F f, const T* x, std::int64_t n, T* y) {
-  constexpr int kLanes = 128 / sizeof(T);
-  if (n < kLanes) {
-    T result = x[0];
-    for (std::int64_t i = 1; i < n; ++i) result = f(result, x[i]);
-    *y = result;
-    return;
+  typedef T Vector __attribute__((vector_size(64)));
+  constexpr std::int64_t kLanes = 64 / sizeof(T), kVectors = 4;
+  T extreme = x[0], sum = x[0];
+  std::int64_t i = 1;
+  if (n >= kLanes) {
+    Vector extremes[kVectors], sums[kVectors], value;
+    __builtin_memcpy(&value, x, sizeof value);
+    for (int v = 0; v < kVectors; ++v) extremes[v] = sums[v] = value;
+    for (i = kLanes; i + kVectors * kLanes <= n; i += kVectors * kLanes)
+      for (int v = 0; v < kVectors; ++v) {
+        __builtin_memcpy(&value, x + i + v * kLanes, sizeof value);
+        fold_in<F, T>(value, extremes[v], sums[v]);
+      }
+    for (; i + kLanes <= n; i += kLanes) {
+      __builtin_memcpy(&value, x + i, sizeof value);
+      fold_in<F, T>(value, extremes[0], sums[0]);
+    }
+    fold<F, T>(extremes, sums, kVectors);
+    T lanes[kLanes], lane_sums[kLanes];
+    __builtin_memcpy(lanes, &extremes[0], sizeof lanes);
+    __builtin_memcpy(lane_sums, &sums[0], sizeof lane_sums);
+    fold<F, T>(lanes, lane_sums, kLanes);
+    extreme = lanes[0];
+    sum = lane_sums[0];
   }
-  T lanes[kLanes];
-  for (int j = 0; j < kLanes; ++j) lanes[j] = x[j];
-  std::int64_t i = kLanes;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int j = 0; j < kLanes; ++j) lanes[j] = f(lanes[j], x[i + j]);
-  for (int j = 0; i + j < n; ++j) lanes[j] = f(lanes[j], x[i + j]);
-  T result = lanes[0];
-  for (int j = 1; j < kLanes; ++j) result = f(result, lanes[j]);
-  *y = result;
+  for (; i < n; ++i) fold_in<F, T>(x[i], extreme, sum);
+  const bool is_exact = std::is_integral_v<T> || (sum == sum && extreme != 0);
+  *y = is_exact ? extreme : exact_extreme(f, x, n);
 }
 
 // y[c] of columns [0, count) of x [n, columns].

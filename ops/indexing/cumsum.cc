@@ -28,8 +28,8 @@ CumSumLines cumsum_lines(const KernelPlan& plan) {
   return {Lines(x, from_end(axis, x.rank())), exclusive, reverse};
 }
 
-// Calls scan(x, y, line, first, last) for the lines of the range of rows, which holds the elements
-// with numbers [first, last) of each. Along dimension 0, a range has a part of all lines.
+// Calls scan(lines, x, y, range of lines, range of numbers of their elements) for the range of
+// rows. Along dimension 0, a range has a part of all lines.
 template <class Scan>
 KernelRun cumsum_kernel(const KernelPlan& plan, Scan scan) {
   const CumSumLines in = cumsum_lines(plan);
@@ -38,11 +38,12 @@ KernelRun cumsum_kernel(const KernelPlan& plan, Scan scan) {
   const std::int64_t rows = y[0], lines = rows == 0 ? 0 : in.lines.count() / rows;  // of a row
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [=](const KernelPointers& p) {
-      const std::int64_t begin = along_rows ? 0 : p.begin() * lines;
-      const std::int64_t end = along_rows ? in.lines.count() : p.end() * lines;
-      for (std::int64_t line = begin; line < end; ++line)
-        scan(in, p.input<T>(0), p.output<T>(), line, along_rows ? p.begin() : 0,
-             along_rows ? p.end() : in.lines.n);
+      const WorkRange part{p.begin(), p.end()};
+      if (along_rows)
+        scan(in, p.input<T>(0), p.output<T>(), WorkRange{0, in.lines.count()}, part);
+      else
+        scan(in, p.input<T>(0), p.output<T>(), WorkRange{part.begin * lines, part.end * lines},
+             WorkRange{0, in.lines.n});
     };
   });
 }
@@ -51,7 +52,7 @@ KernelRun cumsum_kernel(const KernelPlan& plan, Scan scan) {
 constexpr std::int64_t kSumsAtOnce = 32;
 template <class T>
 BELFRY_KERNEL void sum_columns(const CumSumLines& in, const T* x, T* y, std::int64_t columns,
-                               std::int64_t first, std::int64_t last) {
+                               WorkRange wanted) {
   CumSumOf<T> before[kSumsAtOnce] = {}, sum[kSumsAtOnce] = {};
   for (std::int64_t i = 0; i < in.lines.n; ++i) {
     if (i % kSumsOfChunk == 0)
@@ -62,48 +63,135 @@ BELFRY_KERNEL void sum_columns(const CumSumLines& in, const T* x, T* y, std::int
     const std::int64_t number = in.reverse ? in.lines.n - 1 - i : i;
     const T* const row = x + number * in.lines.inner;
     T* const sums = y + number * in.lines.inner;
-    const bool wanted = number >= first && number < last;
-    if (wanted && in.exclusive)
+    const bool writes = number >= wanted.begin && number < wanted.end;
+    if (writes && in.exclusive)
       for (std::int64_t c = 0; c < columns; ++c) sums[c] = static_cast<T>(before[c] + sum[c]);
     for (std::int64_t c = 0; c < columns; ++c) sum[c] += static_cast<CumSumOf<T>>(row[c]);
-    if (wanted && !in.exclusive)
+    if (writes && !in.exclusive)
       for (std::int64_t c = 0; c < columns; ++c) sums[c] = static_cast<T>(before[c] + sum[c]);
   }
 }
 
+// Each addition waits for the one before it, so the sums of several chunks are computed at once.
+constexpr int kChunksAtOnce = 4;
 template <class T>
-void sum_line(const CumSumLines& in, const T* x, T* y, std::int64_t line, std::int64_t first,
-              std::int64_t last) {
-  CumSumOf<T> before = 0;
-  for (std::int64_t chunk = 0; chunk < in.chunks(); ++chunk)
-    before += in.scan(x, line, chunk, before, [&](std::int64_t at, std::int64_t number, T sum) {
-      if (number >= first && number < last) y[at] = sum;
-    });
+struct ChunkSums {
+  const T* x[kChunksAtOnce];  // the first elements, in the direction of the scan
+  std::int64_t count[kChunksAtOnce];
+  CumSumOf<T> sums[kChunksAtOnce][kSumsOfChunk + 1];  // before each element, and of all
+};
+
+template <class T>
+BELFRY_KERNEL void scan_chunks(ChunkSums<T>& of, std::int64_t step) {
+  CumSumOf<T> sum[kChunksAtOnce] = {};
+  std::int64_t shortest = kSumsOfChunk;
+  for (int c = 0; c < kChunksAtOnce; ++c) {
+    of.sums[c][0] = 0;
+    shortest = of.count[c] < shortest ? of.count[c] : shortest;
+  }
+  for (std::int64_t i = 0; i < shortest; ++i)
+    for (int c = 0; c < kChunksAtOnce; ++c) {
+      sum[c] += static_cast<CumSumOf<T>>(of.x[c][i * step]);
+      of.sums[c][i + 1] = sum[c];
+    }
+  for (int c = 0; c < kChunksAtOnce; ++c)
+    for (std::int64_t i = shortest; i < of.count[c]; ++i) {
+      sum[c] += static_cast<CumSumOf<T>>(of.x[c][i * step]);
+      of.sums[c][i + 1] = sum[c];
+    }
 }
 
-// The first of the lines side by side computes them all.
+template <int step, class T>
+BELFRY_KERNEL void add_before(CumSumOf<T> before, const CumSumOf<T>* sums, WorkRange range, T* y) {
+  for (std::int64_t i = range.begin; i < range.end; ++i)
+    y[i * step] = static_cast<T>(before + sums[i]);
+}
+
+// Lines whose elements are side by side.
+template <class T>
+class LineSums {
+ public:
+  LineSums(const CumSumLines& in, const T* x, T* y, WorkRange wanted)
+      : in_(in), x_(x), y_(y), wanted_(wanted) {
+    if (in.reverse) wanted_ = {in.lines.n - wanted.end, in.lines.n - wanted.begin};
+  }
+
+  // The same chunks of several lines at once, and then several chunks of each line that is left.
+  void operator()(WorkRange lines) {
+    std::int64_t line = lines.begin;
+    for (; line + kChunksAtOnce <= lines.end; line += kChunksAtOnce) {
+      CumSumOf<T> before[kChunksAtOnce] = {};
+      for (std::int64_t chunk = 0; chunk < in_.chunks(); ++chunk) sum(line, 1, chunk, 0, before);
+    }
+    for (; line < lines.end; ++line) {
+      CumSumOf<T> before = 0;
+      for (std::int64_t chunk = 0; chunk < in_.chunks(); chunk += kChunksAtOnce)
+        sum(line, 0, chunk, 1, &before);
+    }
+  }
+
+ private:
+  // Chunks (line + c * next_line, chunk + c * next_chunk); before[c * next_line] is the sum of the
+  // chunks before it.
+  void sum(std::int64_t line, int next_line, std::int64_t chunk, int next_chunk,
+           CumSumOf<T>* before) {
+    const std::int64_t n = in_.lines.n, step = in_.reverse ? -1 : 1;
+    std::int64_t from[kChunksAtOnce], at[kChunksAtOnce];
+    for (int c = 0; c < kChunksAtOnce; ++c) {
+      from[c] = (chunk + c * next_chunk) * kSumsOfChunk;
+      of_.count[c] = std::clamp<std::int64_t>(n - from[c], 0, kSumsOfChunk);
+      at[c] = (line + c * next_line) * n + (in_.reverse ? n - 1 - from[c] : from[c]);
+      of_.x[c] = x_ + at[c];
+    }
+    scan_chunks(of_, step);
+    for (int c = 0; c < kChunksAtOnce; ++c) {
+      const WorkRange range{std::max<std::int64_t>(0, wanted_.begin - from[c]),
+                            std::min(of_.count[c], wanted_.end - from[c])};
+      CumSumOf<T>& sum = before[c * next_line];
+      const CumSumOf<T>* const sums = of_.sums[c] + (in_.exclusive ? 0 : 1);
+      if (in_.reverse)
+        add_before<-1>(sum, sums, range, y_ + at[c]);
+      else
+        add_before<1>(sum, sums, range, y_ + at[c]);
+      sum += of_.sums[c][of_.count[c]];
+    }
+  }
+
+  const CumSumLines& in_;
+  const T* x_;
+  T* y_;
+  WorkRange wanted_;  // in the direction of the scan
+  ChunkSums<T> of_;
+};
+
 KernelRun cumsum_cpu(KernelPlan& plan) {
-  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, std::int64_t line,
-                                         std::int64_t first, std::int64_t last) {
-    const std::int64_t inner = in.lines.inner, column = line % inner, from = in.lines.first(line);
-    if (inner == 1)
-      sum_line(in, x, y, line, first, last);
-    else if (column % kSumsAtOnce == 0)
-      sum_columns(in, x + from, y + from, std::min(kSumsAtOnce, inner - column), first, last);
+  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, WorkRange lines,
+                                         WorkRange wanted) {
+    const std::int64_t inner = in.lines.inner;
+    if (inner == 1) return LineSums<T>(in, x, y, wanted)(lines);
+    std::int64_t count = 0;  // of columns
+    for (std::int64_t line = lines.begin; line < lines.end; line += count) {
+      const std::int64_t from = in.lines.first(line);
+      count = std::min({kSumsAtOnce, inner - line % inner, lines.end - line});
+      sum_columns(in, x + from, y + from, count, wanted);
+    }
   });
 }
 
 // In one sum, from the first element on.
 KernelRun cumsum_reference(KernelPlan& plan) {
-  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, std::int64_t line,
-                                         std::int64_t first, std::int64_t last) {
-    CumSumOf<T> sum = 0;
-    for (std::int64_t i = 0; i < in.lines.n; ++i) {
-      const std::int64_t number = in.reverse ? in.lines.n - 1 - i : i;
-      const std::int64_t at = in.lines.first(line) + number * in.lines.inner;
-      const CumSumOf<T> next = sum + static_cast<CumSumOf<T>>(x[at]);
-      if (number >= first && number < last) y[at] = static_cast<T>(in.exclusive ? sum : next);
-      sum = next;
+  return cumsum_kernel(plan, []<class T>(const CumSumLines& in, const T* x, T* y, WorkRange lines,
+                                         WorkRange wanted) {
+    for (std::int64_t line = lines.begin; line < lines.end; ++line) {
+      CumSumOf<T> sum = 0;
+      for (std::int64_t i = 0; i < in.lines.n; ++i) {
+        const std::int64_t number = in.reverse ? in.lines.n - 1 - i : i;
+        const std::int64_t at = in.lines.first(line) + number * in.lines.inner;
+        const CumSumOf<T> next = sum + static_cast<CumSumOf<T>>(x[at]);
+        if (number >= wanted.begin && number < wanted.end)
+          y[at] = static_cast<T>(in.exclusive ? sum : next);
+        sum = next;
+      }
     }
   });
 }

@@ -1,7 +1,10 @@
 #include "belfry/ops/indexing/top_k.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <type_traits>
+#include <vector>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
@@ -57,24 +60,96 @@ std::int64_t best_of_line(const T* x, const Lines& lines, const Ranking& order) 
   return best;
 }
 
-// Puts the places of the first k elements into `places`. They are a heap, whose top is the last of
-// them in the order.
+// Whether one of `n` elements may come before `last`, to which all of them are later in the line.
 template <class T>
-void best_k_of_line(const T* x, std::int64_t n, std::int64_t k, const Ranking& order,
-                    std::int64_t* places) {
+BELFRY_KERNEL bool any_before(const T* x, std::int64_t n, T last, bool smallest) {
+  int found = 0;
+  if (smallest)
+    for (std::int64_t i = 0; i < n; ++i) found |= x[i] >= last ? 0 : 1;
+  else
+    for (std::int64_t i = 0; i < n; ++i) found |= x[i] <= last ? 0 : 1;
+  return found != 0;  // as it is with a NaN
+}
+
+// Puts the places of the first k elements into `places`. They are a heap, whose top is the last of
+// them in the order. If k is small, few elements come before it, so whole blocks are passed over.
+template <class T>
+void few_of_line(const T* x, std::int64_t n, std::int64_t k, const Ranking& order,
+                 std::int64_t* places) {
   const auto before = [&](std::int64_t i, std::int64_t j) {
     return order.before(x[i], i, x[j], j);
   };
   std::int64_t* const end = places + k;
   std::iota(places, end, 0);
   std::make_heap(places, end, before);
-  for (std::int64_t i = k; k > 0 && i < n; ++i) {
-    if (!before(i, places[0])) continue;
-    std::pop_heap(places, end, before);
-    end[-1] = i;
-    std::push_heap(places, end, before);
+  constexpr std::int64_t kBlock = 64;
+  for (std::int64_t block = k; k > 0 && block < n; block += kBlock) {
+    const std::int64_t block_end = std::min(n, block + kBlock);
+    if (!any_before(x + block, block_end - block, x[places[0]], order.smallest)) continue;
+    for (std::int64_t i = block; i < block_end; ++i) {
+      if (!before(i, places[0])) continue;
+      std::pop_heap(places, end, before);
+      end[-1] = i;
+      std::push_heap(places, end, before);
+    }
   }
   std::sort_heap(places, end, before);
+}
+
+// An element as a number: its value in the upper half, so that numbers have the order of the
+// ranking, and its place in the lower one.
+template <class T>
+struct RankedElement {
+  using Half = std::uint32_t;
+  using Whole = std::uint64_t;
+};
+__extension__ using TwoWords = unsigned __int128;
+template <class T>
+requires(sizeof(T) == 8) struct RankedElement<T> {
+  using Half = std::uint64_t;
+  using Whole = TwoWords;
+};
+
+template <class T, class Whole = RankedElement<T>::Whole>
+BELFRY_KERNEL void number_elements(const T* x, std::int64_t n, bool smallest, Whole* numbers) {
+  using Half = RankedElement<T>::Half;
+  constexpr int kBits = 8 * sizeof(Half);
+  constexpr Half kSign = Half(1) << (kBits - 1);
+  const Half flip = smallest ? Half(0) : static_cast<Half>(~Half(0));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T value = x[i] + T(0);  // makes 0 of -0
+    Half bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    if constexpr (std::is_floating_point_v<T>) {
+      bits = (bits & kSign) ? ~bits : bits | kSign;
+      bits = value != value ? static_cast<Half>(~Half(0)) : bits;
+    } else {
+      bits ^= kSign;
+    }
+    numbers[i] = static_cast<Whole>(bits ^ flip) << kBits | static_cast<Whole>(i);
+  }
+}
+
+// As few_of_line(), for any k. Sorts numbers, which needs no look at the elements.
+template <class T>
+void many_of_line(const T* x, std::int64_t n, std::int64_t k, const Ranking& order,
+                  std::int64_t* places) {
+  using Element = RankedElement<T>;
+  std::vector<typename Element::Whole> numbers(static_cast<std::size_t>(n));
+  number_elements(x, n, order.smallest, numbers.data());
+  const auto end = numbers.begin() + k;
+  if (k < n) std::nth_element(numbers.begin(), end, numbers.end());
+  std::sort(numbers.begin(), end);
+  std::transform(numbers.begin(), end, places, [](typename Element::Whole number) {
+    return static_cast<std::int64_t>(static_cast<typename Element::Half>(number));
+  });
+}
+
+template <class T>
+void best_k_of_line(const T* x, std::int64_t n, std::int64_t k, const Ranking& order,
+                    std::int64_t* places) {
+  const bool many = k > n / 64 && n <= std::numeric_limits<std::uint32_t>::max();
+  (many ? many_of_line<T> : few_of_line<T>)(x, n, k, order, places);
 }
 
 // Calls take(first element of a line, places) for every line of the rows of the output.

@@ -13,6 +13,11 @@ struct Larger {
   static constexpr T kNeutral = std::numeric_limits<T>::has_infinity
                                     ? -std::numeric_limits<T>::infinity()
                                     : std::numeric_limits<T>::lowest();
+  // Of numbers or vectors, in one instruction. Ignores NaN in x, and the signs of zeros.
+  template <class V>
+  BELFRY_HD static void keep(V& larger, const V& x) {
+    larger = x > larger ? x : larger;
+  }
   template <class T>
   BELFRY_HD T operator()(T a, T b) const {
     const T larger = a > b ? a : b;  // b if one is NaN
@@ -31,6 +36,11 @@ struct Smaller {
   static constexpr T kNeutral = std::numeric_limits<T>::has_infinity
                                     ? std::numeric_limits<T>::infinity()
                                     : std::numeric_limits<T>::max();
+  // Of numbers or vectors, in one instruction. Ignores NaN in x, and the signs of zeros.
+  template <class V>
+  BELFRY_HD static void keep(V& smaller, const V& x) {
+    smaller = x < smaller ? x : smaller;
+  }
   template <class T>
   BELFRY_HD T operator()(T a, T b) const {
     const T smaller = a < b ? a : b;  // b if one is NaN

@@ -68,11 +68,23 @@ TEST(ReduceMax, IsNanOfNanAndTakes0For0OfEitherSign) {
   std::vector<float> values(70, -1);
   values[40] = NAN;
   EXPECT_TRUE(std::isnan(compute(over(reduce_max, {}), {floats({70}, values)}).item<float>()));
-  for (const float zero : {0.f, -0.f}) {
-    const Tensor zeros = floats({2}, {zero, -zero});
-    EXPECT_FALSE(std::signbit(compute(over(reduce_max, {}), {zeros}).item<float>()));
-    EXPECT_TRUE(std::signbit(compute(over(reduce_min, {}), {zeros}).item<float>()));
-  }
+  for (const float zero : {0.f, -0.f})
+    for (const std::int64_t n : {2, 17, 300}) {
+      std::vector<float> signs(static_cast<std::size_t>(n), zero);
+      signs[1] = -zero;
+      const Tensor zeros = floats({n}, signs);
+      EXPECT_FALSE(std::signbit(compute(over(reduce_max, {}), {zeros}).item<float>()));
+      EXPECT_TRUE(std::signbit(compute(over(reduce_min, {}), {zeros}).item<float>()));
+    }
+}
+
+// Their sum is NaN, as if the row had one.
+TEST(ReduceMax, TakesInfinitiesOfBothSigns) {
+  std::vector<float> values(100, 1);
+  values[30] = INFINITY;
+  values[70] = -INFINITY;
+  EXPECT_EQ(compute(over(reduce_max, {}), {floats({100}, values)}), Tensor(float{INFINITY}));
+  EXPECT_EQ(compute(over(reduce_min, {}), {floats({100}, values)}), Tensor(float{-INFINITY}));
 }
 
 // As torch.amax.

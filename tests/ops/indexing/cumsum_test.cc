@@ -58,6 +58,12 @@ TEST(CumSum, KeepsItsContract) {
   check_op({.build = summed({.axis = 0, .reverse = true}),
             .inputs = {random_values({600})},
             .gradient = -1});
+  for (const bool reverse : {false, true})
+    for (const bool exclusive : {false, true})
+      check_op({.build = summed({.axis = 1, .exclusive = exclusive, .reverse = reverse}),
+                .inputs = {random_values({6, 1300})},
+                .gradient = -1,
+                .nan = !exclusive});
 }
 
 TEST(CumSum, RefusesAxesAndTypes) {

@@ -1,6 +1,8 @@
 #include "belfry/ops/indexing/top_k.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -73,6 +75,45 @@ TEST(TopK, TakesNanForTheLargest) {
   const Tensor x = floats({4}, {1, NAN, 3, 2});
   EXPECT_EQ(compute(places_of(3), {x}), places({3}, {1, 2, 3}));
   EXPECT_EQ(compute(places_of(4, {.smallest = true}), {x}), places({4}, {0, 3, 2, 1}));
+}
+
+// Few of a line and many of it are found in different ways.
+template <class T>
+void expect_order(const std::vector<T>& line) {
+  const auto n = static_cast<std::int64_t>(line.size());
+  for (const bool smallest : {false, true}) {
+    std::vector<std::int64_t> order(line.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](std::int64_t i, std::int64_t j) {
+      const T a = line[static_cast<std::size_t>(smallest ? i : j)],
+              b = line[static_cast<std::size_t>(smallest ? j : i)];
+      return b != b ? a == a : a < b;
+    });
+    for (const std::int64_t k : {std::int64_t{1}, n / 64, n / 2, n})
+      EXPECT_EQ(compute(places_of(k, {.smallest = smallest}), {Tensor({n}, line)}),
+                places({k}, {order.begin(), order.begin() + k}))
+          << k;
+  }
+}
+
+template <class T>
+std::vector<T> line_with_ties() {
+  std::vector<T> line;
+  for (int i = 0; i < 400; ++i) line.push_back(static_cast<T>(i * 7919 % 41 - 20));
+  return line;
+}
+
+TEST(TopK, PutsTiesInOrderForAllNumbersOfElements) {
+  expect_order(line_with_ties<std::int32_t>());
+  expect_order(line_with_ties<std::int64_t>());
+  std::vector<float> line = line_with_ties<float>();
+  std::vector<double> wide = line_with_ties<double>();
+  line[100] = line[7] = wide[300] = NAN;
+  line[350] = wide[5] = -0.;
+  line[200] = wide[3] = -INFINITY;
+  line[201] = wide[4] = INFINITY;
+  expect_order(line);
+  expect_order(wide);
 }
 
 TEST(TopK, SendsTheGradientToTheElements) {
