@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/expand_dims.h"
@@ -100,6 +101,13 @@ std::vector<Output> broadcast_matmul_gradient(const Node& node, std::span<const 
   const std::vector<Output> products = matmul_gradient(node, grads);
   const Output a = node.input(0), b = node.input(1);
   return {over_repeated(products[0], a, b.shape()), over_repeated(products[1], b, a.shape())};
+}
+
+OpWork matmul_work(const WorkContext& c) {
+  const Shape& a = c.inputs[0].shape;
+  const bool by_rows = c.node.options<MatMulOptions>().transpose_a;
+  const std::int64_t inner = a[a.rank() - (by_rows ? 2 : 1)];
+  return {work_elements(c.outputs[0].shape) * work_elements(Shape{inner})};
 }
 
 Sharding matmul_shards(const ShardContext& c) {
@@ -222,6 +230,12 @@ const Op kBroadcastMatMul{.name = "BroadcastMatMul",
                           .cpu = matmul_cpu,
                           .reference = matmul_reference,
                           .autocast = Autocast::kCompute};
+
+namespace {
+const StatedWork kMatMulWork{kMatMul, matmul_work};
+const StatedWork kMatMulTransposeAWork{kMatMulTransposeA, matmul_work};
+const StatedWork kBroadcastMatMulWork{kBroadcastMatMul, matmul_work};
+}  // namespace
 
 namespace {
 

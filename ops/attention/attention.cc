@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/attention/attention_impl.h"
 #include "belfry/ops/attention/plain_attention_impl.h"
@@ -191,6 +192,19 @@ void for_each_group(const AttentionShape& shape, const KernelPointers& p,
   }
 }
 
+// Products of all pairs of positions, for q [batch, queries, width] and k [batch, keys, width].
+OpWork work_of_pairs(const Shape& q, const Shape& k, int products) {
+  return {products * work_elements(q) * work_elements(Shape{k[1]})};
+}
+// Scores, and the weighted sum of values.
+OpWork attention_work(const WorkContext& c) {
+  return work_of_pairs(c.inputs[0].shape, c.inputs[1].shape, 2);
+}
+// Scores again, and the gradients of values, weights, queries and keys.
+OpWork attention_grad_work(const WorkContext& c) {
+  return work_of_pairs(c.inputs[1].shape, c.inputs[2].shape, 5);
+}
+
 template <class P>
 const P* optional_input(const KernelPointers& p, std::size_t i) {
   return i > 0 ? p.input<P>(i) : nullptr;
@@ -350,6 +364,11 @@ const Op kAttentionGrad{.name = "AttentionGrad",
                         .cpu = attention_grad_cpu,
                         .reference = attention_grad_reference,
                         .half = true};
+
+namespace {
+const StatedWork kAttentionWork{kAttention, attention_work};
+const StatedWork kAttentionGradWork{kAttentionGrad, attention_grad_work};
+}  // namespace
 
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {

@@ -1,5 +1,6 @@
 #include "belfry/ops/convolution/conv2d.h"
 
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/convolution/conv2d_impl.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"
@@ -107,6 +108,20 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
   const Conv2dOptions options = conv2d_options(node.options<Conv2dGradOptions>());
   return {grad_input(node.input(1), grads[0], options, node.input(0).shape()),
           conv2d(node.input(0), grads[0], options)};
+}
+
+// Each element of the smaller images, of shape `pixels`, meets the filter of one output channel.
+OpWork filtered(const Shape& pixels, const Shape& filter) {
+  return {work_elements(pixels) * work_elements(filter, 1)};
+}
+OpWork conv2d_work(const WorkContext& c) {
+  return filtered(c.outputs[0].shape, c.node.input(1).shape());
+}
+OpWork grad_input_work(const WorkContext& c) {
+  return filtered(c.inputs[0].shape, c.node.input(1).shape());
+}
+OpWork grad_filter_work(const WorkContext& c) {
+  return filtered(c.inputs[1].shape, c.outputs[0].shape);
 }
 
 // The kernel that calls run(first input, second input, output, workspace).
@@ -222,6 +237,12 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};
+
+namespace {
+const StatedWork kConv2dWork{kConv2d, conv2d_work};
+const StatedWork kConv2dGradInputWork{kConv2dGradInput, grad_input_work};
+const StatedWork kConv2dGradFilterWork{kConv2dGradFilter, grad_filter_work};
+}  // namespace
 
 Output conv2d(Output x, Output filter, Conv2dOptions options, At at) {
   return x.graph().add(kConv2d, {x, filter}, at, NodeOptions(options)).output();

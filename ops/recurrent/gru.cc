@@ -89,4 +89,9 @@ const Op kGruGrad{.name = "GruGrad",
                   .cpu = gru_grad_cpu,
                   .reference = gru_grad_reference};
 
+namespace {
+const StatedWork kGruWork{kGru, recurrent::recurrence_work};
+const StatedWork kGruGradWork{kGruGrad, recurrent::recurrence_work};
+}  // namespace
+
 }  // namespace belfry

@@ -89,4 +89,9 @@ const Op kLstmGrad{.name = "LstmGrad",
                    .cpu = lstm_grad_cpu,
                    .reference = lstm_grad_reference};
 
+namespace {
+const StatedWork kLstmWork{kLstm, recurrent::recurrence_work};
+const StatedWork kLstmGradWork{kLstmGrad, recurrent::recurrence_work};
+}  // namespace
+
 }  // namespace belfry
