@@ -59,8 +59,10 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
   parser.add("--model", wanted.model_name, "NAME", join(model_names(), "|") + " [mnist]");
   parser.add("--image_size", wanted.image_size, 1, 1 << 14, "N",
              "height and width of the synthetic images, pixels [the model's]");
-  parser.add("--sequence_length", wanted.sequence_length, 1, 1 << 16, "N",
-             "synthetic tokens of a sample, for --model=gpt; a sample counts as an image [256]");
+  parser.add(
+      "--sequence_length", wanted.sequence_length, 1, 1 << 16, "N",
+      "synthetic tokens of a sample, which counts as an image, for --model=gpt [256], lstm or "
+      "gru [64]");
   parser.add_parsed(
       "--batch_norm", wanted.batch_norm, find_batch_norm_over, "NAME",
       "tower|synchronised: statistics of each device's batch, or of all devices' together; with "

@@ -18,6 +18,7 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -200,6 +201,34 @@ Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size) {
       });
 }
 
+namespace {
+
+// `layers(x, layer)`: the recurrent layers.
+template <class Layers>
+Output recurrent_text(Tower& tower, Output tokens, Output label, const ModelOptions& options,
+                      const Layers& layers) {
+  constexpr int kCharacters = 65, kHidden = 512;
+  const Output x = embedding(tower, "characters", tokens, {.rows = kCharacters, .width = kHidden});
+  const Output y = layers(x, RecurrentLayer{.hidden = kHidden, .layers = 2}).y;
+  const Output logits =
+      dense(tower, "head", reshape(y, {kUnknownSize, kHidden}), {.units = kCharacters});
+  return classify(tower, logits, reshape(label, {kUnknownSize}), options);
+}
+
+}  // namespace
+
+Output text_lstm(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  return recurrent_text(tower, tokens, label, options, [&](Output x, const RecurrentLayer& layer) {
+    return lstm(tower, "lstm", x, layer);
+  });
+}
+
+Output text_gru(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  return recurrent_text(tower, tokens, label, options, [&](Output x, const RecurrentLayer& layer) {
+    return gru(tower, "gru", x, layer);
+  });
+}
+
 }  // namespace models
 
 namespace {
@@ -229,6 +258,8 @@ constexpr Entry kEntries[] = {
     {"resnet50", models::resnet50, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
     {"vgg16", models::vgg16, false, 224, 3, 1000, 32, [] { return momentum(0.01); }},
     {"gpt", build_gpt, false, 256, 0, 65, 8, [] { return adamw(3e-4); }},
+    {"lstm", models::text_lstm, false, 64, 0, 65, 32, [] { return adam(2e-3); }},
+    {"gru", models::text_gru, false, 64, 0, 65, 32, [] { return adam(2e-3); }},
 };
 
 }  // namespace
@@ -261,7 +292,7 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
     require_option<OptionMistake>(text || options.sequence_length == 0, "sequence_length", "=",
                                   options.sequence_length, ": the model ", name,
                                   " has no tokens, but images (", the_option("image_size"),
-                                  "); it is for the model gpt");
+                                  "); it is for the models gpt, lstm and gru");
     const int wanted = text ? options.sequence_length : image_size;
     return {.name = entry.name,
             .model = [build = entry.build, options](
