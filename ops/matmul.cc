@@ -206,6 +206,7 @@ const Op kMatMul{.name = "MatMul",
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
                  .heavy = true,
+                 .work = matmul_work,
                  .shards = matmul_shards,
                  .cpu = matmul_cpu,
                  .reference = matmul_reference,
@@ -216,6 +217,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
                            .heavy = true,
+                           .work = matmul_work,
                            .shards = transpose_a_shards,
                            .cpu = matmul_cpu,
                            .reference = matmul_reference,
@@ -226,16 +228,11 @@ const Op kBroadcastMatMul{.name = "BroadcastMatMul",
                           .shape = broadcast_matmul_shape,
                           .gradient = broadcast_matmul_gradient,
                           .heavy = true,
+                          .work = matmul_work,
                           .shards = broadcast_matmul_shards,
                           .cpu = matmul_cpu,
                           .reference = matmul_reference,
                           .autocast = Autocast::kCompute};
-
-namespace {
-const StatedWork kMatMulWork{kMatMul, matmul_work};
-const StatedWork kMatMulTransposeAWork{kMatMulTransposeA, matmul_work};
-const StatedWork kBroadcastMatMulWork{kBroadcastMatMul, matmul_work};
-}  // namespace
 
 namespace {
 

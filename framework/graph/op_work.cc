@@ -1,23 +1,9 @@
 #include "belfry/framework/graph/op_work.h"
 
 #include <algorithm>
-#include <map>
 #include <vector>
 
 namespace belfry {
-namespace {
-
-std::map<const Op*, OpWork (*)(const WorkContext&)>& stated_work() {
-  static std::map<const Op*, OpWork (*)(const WorkContext&)> instance;
-  return instance;
-}
-
-}  // namespace
-
-StatedWork::StatedWork(const Op& op, OpWork (*work)(const WorkContext&)) {
-  stated_work().emplace(&op, work);
-}
-
 double work_elements(const Shape& shape, std::size_t first) {
   double result = 1;
   for (std::size_t i = first; i < shape.rank(); ++i)
@@ -27,8 +13,7 @@ double work_elements(const Shape& shape, std::size_t first) {
 
 OpWork work_of(const Node& node, std::span<const TensorType> inputs,
                std::span<const TensorType> outputs) {
-  const auto found = stated_work().find(&node.op());
-  return found == stated_work().end() ? OpWork{} : found->second({node, inputs, outputs});
+  return node.op().work ? node.op().work({node, inputs, outputs}) : OpWork{};
 }
 
 OpWork work_of(const Node& node) {

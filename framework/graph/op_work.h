@@ -1,4 +1,4 @@
-// How much a node computes, for reports and for the choice of shards.
+// How much a node computes: what Op::work states, for reports and for the choice of shards.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -22,11 +22,6 @@ struct OpWork {
 struct WorkContext {
   const Node& node;
   std::span<const TensorType> inputs, outputs;
-};
-
-// States the work of an op, beside the op: const StatedWork kReluWork{kRelu, relu_work}.
-struct StatedWork {
-  StatedWork(const Op& op, OpWork (*work)(const WorkContext&));
 };
 
 // The elements in the dimensions from `first` on. Unknown sizes and empty dimensions count as 1.

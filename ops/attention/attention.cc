@@ -349,6 +349,7 @@ const Op kAttention{.name = "Attention",
                     .gradient = attention_gradient,
                     .missing_grads = true,
                     .heavy = true,
+                    .work = attention_work,
                     .shards = shards_of_attention,
                     .cpu = attention_cpu,
                     .reference = attention_reference,
@@ -360,15 +361,11 @@ const Op kAttentionGrad{.name = "AttentionGrad",
                         .shape = attention_grad_shape,
                         .no_gradient = "second derivatives of attention are not supported",
                         .heavy = true,
+                        .work = attention_grad_work,
                         .shards = shards_of_gradient,
                         .cpu = attention_grad_cpu,
                         .reference = attention_grad_reference,
                         .half = true};
-
-namespace {
-const StatedWork kAttentionWork{kAttention, attention_work};
-const StatedWork kAttentionGradWork{kAttentionGrad, attention_grad_work};
-}  // namespace
 
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {

@@ -212,6 +212,7 @@ const Op kConv2d{.name = "Conv2d",
                  .shape = conv2d_shape,
                  .gradient = conv2d_gradient,
                  .heavy = true,
+                 .work = conv2d_work,
                  .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
                  .packed_form = conv2d_form,
@@ -223,6 +224,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .shape = grad_input_shape,
                           .gradient = grad_input_gradient,
                           .heavy = true,
+                          .work = grad_input_work,
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
@@ -234,15 +236,10 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .shape = grad_filter_shape,
                            .gradient = grad_filter_gradient,
                            .heavy = true,
+                           .work = grad_filter_work,
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};
-
-namespace {
-const StatedWork kConv2dWork{kConv2d, conv2d_work};
-const StatedWork kConv2dGradInputWork{kConv2dGradInput, grad_input_work};
-const StatedWork kConv2dGradFilterWork{kConv2dGradFilter, grad_filter_work};
-}  // namespace
 
 Output conv2d(Output x, Output filter, Conv2dOptions options, At at) {
   return x.graph().add(kConv2d, {x, filter}, at, NodeOptions(options)).output();

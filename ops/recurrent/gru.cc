@@ -71,6 +71,7 @@ const Op kGru{.name = "Gru",
               .shape = gru_shape,
               .gradient = gru_gradient,
               .heavy = true,
+              .work = recurrent::recurrence_work,
               .shards = by_rows<0b10101>,
               .in_place = InPlace::kFirst,
               .cpu = gru_cpu,
@@ -84,14 +85,10 @@ const Op kGruGrad{.name = "GruGrad",
                       "second derivatives of recurrences are not supported; build the "
                       "cell of other ops in repeat()",
                   .heavy = true,
+                  .work = recurrent::recurrence_work,
                   .shards = by_rows<0b11011111>,
                   .in_place = InPlace::kFirst,
                   .cpu = gru_grad_cpu,
                   .reference = gru_grad_reference};
-
-namespace {
-const StatedWork kGruWork{kGru, recurrent::recurrence_work};
-const StatedWork kGruGradWork{kGruGrad, recurrent::recurrence_work};
-}  // namespace
 
 }  // namespace belfry

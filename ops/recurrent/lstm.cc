@@ -71,6 +71,7 @@ const Op kLstm{.name = "Lstm",
                .shape = lstm_shape,
                .gradient = lstm_gradient,
                .heavy = true,
+               .work = recurrent::recurrence_work,
                .shards = by_rows<0b11101>,
                .in_place = InPlace::kFirst,
                .cpu = lstm_cpu,
@@ -84,14 +85,10 @@ const Op kLstmGrad{.name = "LstmGrad",
                        "second derivatives of recurrences are not supported; build the "
                        "cell of other ops in repeat()",
                    .heavy = true,
+                   .work = recurrent::recurrence_work,
                    .shards = by_rows<0b1110111111>,
                    .in_place = InPlace::kFirst,
                    .cpu = lstm_grad_cpu,
                    .reference = lstm_grad_reference};
-
-namespace {
-const StatedWork kLstmWork{kLstm, recurrent::recurrence_work};
-const StatedWork kLstmGradWork{kLstmGrad, recurrent::recurrence_work};
-}  // namespace
 
 }  // namespace belfry
