@@ -140,11 +140,14 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   if (!wanted.help.empty()) return wanted;
   as_flag(parser.flag("--model").shown_name(), [&] { find_model(wanted.model_name); });
   ModelOptions options{wanted.batch_norm, wanted.label_smoothing};
-  if (wanted.model_name == "gpt") options.gpt = wanted.gpt;
+  if (wanted.model_name == "gpt")
+    options.gpt = wanted.gpt;
+  else if (parser.given("--sequence_length"))
+    options.sequence_length = static_cast<int>(wanted.gpt.sequence_length);
   for (const OwnOption& flag : of_gpt)
-    require<FlagError>(options.gpt || !parser.given("--" + flag.name),
-                       parser.flag("--" + flag.name).written, ": the model ", wanted.model_name,
-                       " has no tokens, but images (--image_size); it is for --model=gpt");
+    require<FlagError>(
+        options.gpt || flag.name == "sequence_length" || !parser.given("--" + flag.name),
+        parser.flag("--" + flag.name).written, " is for --model=gpt, not ", wanted.model_name);
   wanted.model = find_model(wanted.model_name, wanted.image_size, options);
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/expand_dims.h"
@@ -102,6 +103,13 @@ std::vector<Output> broadcast_matmul_gradient(const Node& node, std::span<const 
   return {over_repeated(products[0], a, b.shape()), over_repeated(products[1], b, a.shape())};
 }
 
+OpWork matmul_work(const WorkContext& c) {
+  const Shape& a = c.inputs[0].shape;
+  const bool by_rows = c.node.options<MatMulOptions>().transpose_a;
+  const std::int64_t inner = a[a.rank() - (by_rows ? 2 : 1)];
+  return {work_elements(c.outputs[0].shape) * work_elements(Shape{inner})};
+}
+
 Sharding matmul_shards(const ShardContext& c) {
   return row_shards(c, c.inputs[0].shape.rank() == 2 ? 1 : 3);
 }
@@ -198,6 +206,7 @@ const Op kMatMul{.name = "MatMul",
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
                  .heavy = true,
+                 .work = matmul_work,
                  .shards = matmul_shards,
                  .cpu = matmul_cpu,
                  .reference = matmul_reference,
@@ -208,6 +217,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
                            .heavy = true,
+                           .work = matmul_work,
                            .shards = transpose_a_shards,
                            .cpu = matmul_cpu,
                            .reference = matmul_reference,
@@ -218,6 +228,7 @@ const Op kBroadcastMatMul{.name = "BroadcastMatMul",
                           .shape = broadcast_matmul_shape,
                           .gradient = broadcast_matmul_gradient,
                           .heavy = true,
+                          .work = matmul_work,
                           .shards = broadcast_matmul_shards,
                           .cpu = matmul_cpu,
                           .reference = matmul_reference,

@@ -26,11 +26,13 @@ class Node;
 class Output;
 struct Exchange;
 struct Op;
+struct OpWork;
 class Expansion;
 class Surroundings;
 struct PackedForm;
 struct ShardContext;
 struct Sharding;
+struct WorkContext;
 
 // Type of one output: a shape, and a dtype that defaults to that of input 0.
 struct OutputType {
@@ -146,6 +148,8 @@ struct Op {
   WorkSplit split = WorkSplit::kSerial;
   // Multiplies matrices, or sums over the batch: about ten times the work of other ops per byte.
   bool heavy = false;
+  // The arithmetic of its products (op_work.h). Null: it has none that counts.
+  OpWork (*work)(const WorkContext&) = nullptr;
   // How a node is divided into shards of a batch (shards.h). Null: the node gathers its inputs and
   // runs once.
   Sharding (*shards)(const ShardContext&) = nullptr;

@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "belfry/framework/graph/op_work.h"
+
 namespace belfry {
 namespace {
-
-constinit MultiplyAdds multiply_adds_of_ops = nullptr;
 
 std::int64_t bytes_of(const std::vector<TensorType>& types) {
   std::int64_t bytes = 0;
@@ -14,8 +14,6 @@ std::int64_t bytes_of(const std::vector<TensorType>& types) {
 }
 
 }  // namespace
-
-void set_multiply_adds(MultiplyAdds function) { multiply_adds_of_ops = function; }
 
 LaunchWork work_of(const Plan& plan, NodeIndex node, int shard) {
   const PlanNode& of = plan.node(node);
@@ -27,8 +25,7 @@ LaunchWork work_of(const Plan& plan, NodeIndex node, int shard) {
   LaunchWork work{.bytes = bytes_of(inputs) + bytes_of(outputs)};
   // Nodes that passes have put in its place compute something else.
   const bool is_itself = of.op == &of.node->op() && !of.packed_form();
-  if (is_itself && multiply_adds_of_ops)
-    work.flops = 2 * multiply_adds_of_ops(*of.node, inputs, outputs);
+  if (is_itself) work.flops = 2 * work_of(*of.node, inputs, outputs).multiply_adds;
   return work;
 }
 

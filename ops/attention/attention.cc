@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/attention/attention_impl.h"
 #include "belfry/ops/attention/composed_attention_impl.h"
@@ -199,6 +200,19 @@ void for_each_group(const AttentionShape& shape, const KernelPointers& p,
   }
 }
 
+// Products of all pairs of positions, for q [batch, queries, width] and k [batch, keys, width].
+OpWork work_of_pairs(const Shape& q, const Shape& k, int products) {
+  return {products * work_elements(q) * work_elements(Shape{k[1]})};
+}
+// Scores, and the weighted sum of values.
+OpWork attention_work(const WorkContext& c) {
+  return work_of_pairs(c.inputs[0].shape, c.inputs[1].shape, 2);
+}
+// Scores again, and the gradients of values, weights, queries and keys.
+OpWork attention_grad_work(const WorkContext& c) {
+  return work_of_pairs(c.inputs[1].shape, c.inputs[2].shape, 5);
+}
+
 template <class P>
 const P* optional_input(const KernelPointers& p, std::size_t i) {
   return i > 0 ? p.input<P>(i) : nullptr;
@@ -343,6 +357,7 @@ const Op kAttention{.name = "Attention",
                     .gradient = attention_gradient,
                     .missing_grads = true,
                     .heavy = true,
+                    .work = attention_work,
                     .shards = shards_of_attention,
                     .cpu = attention_cpu,
                     .reference = attention_reference,
@@ -355,6 +370,7 @@ const Op kAttentionGrad{.name = "AttentionGrad",
                         .gradient = attention_grad_gradient,
                         .missing_grads = true,
                         .heavy = true,
+                        .work = attention_grad_work,
                         .shards = shards_of_gradient,
                         .cpu = attention_grad_cpu,
                         .reference = attention_grad_reference,

@@ -1,5 +1,6 @@
 #include "belfry/ops/convolution/conv2d.h"
 
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/convolution/conv2d_impl.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"
@@ -109,6 +110,20 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
           conv2d(node.input(0), grads[0], options)};
 }
 
+// Each element of the smaller images, of shape `pixels`, meets the filter of one output channel.
+OpWork filtered(const Shape& pixels, const Shape& filter) {
+  return {work_elements(pixels) * work_elements(filter, 1)};
+}
+OpWork conv2d_work(const WorkContext& c) {
+  return filtered(c.outputs[0].shape, c.node.input(1).shape());
+}
+OpWork grad_input_work(const WorkContext& c) {
+  return filtered(c.inputs[0].shape, c.node.input(1).shape());
+}
+OpWork grad_filter_work(const WorkContext& c) {
+  return filtered(c.inputs[1].shape, c.outputs[0].shape);
+}
+
 // The kernel that calls run(first input, second input, output, workspace).
 template <class T, class Run>
 KernelRun kernel_of(Run run) {
@@ -197,6 +212,7 @@ const Op kConv2d{.name = "Conv2d",
                  .shape = conv2d_shape,
                  .gradient = conv2d_gradient,
                  .heavy = true,
+                 .work = conv2d_work,
                  .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
                  .packed_form = conv2d_form,
@@ -208,6 +224,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .shape = grad_input_shape,
                           .gradient = grad_input_gradient,
                           .heavy = true,
+                          .work = grad_input_work,
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
@@ -219,6 +236,7 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .shape = grad_filter_shape,
                            .gradient = grad_filter_gradient,
                            .heavy = true,
+                           .work = grad_filter_work,
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};

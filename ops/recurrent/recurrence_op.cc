@@ -34,6 +34,13 @@ void require_shape(const ShapeContext& c, std::size_t i, const Shape& shape,
             TensorType{shape, c.dtype(0)}, ", not ", c.type(i));
 }
 
+OpWork recurrence_work(const WorkContext& c) {
+  const Shape& gates = c.outputs[0].shape;
+  const double hidden = work_elements(c.outputs.back().shape, 1);
+  return {.multiply_adds = work_elements(gates) * hidden,
+          .rereads = static_cast<double>(gates[1] - 1) * hidden * work_elements(gates, 2)};
+}
+
 kernels::Sequences sequences_of(const KernelPlan& plan, std::size_t vectors) {
   const Shape& shape = plan.output(vectors).shape;
   return {.rows = shape[0],

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string_view>
 
-#include "belfry/framework/graph/op.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/ops/recurrent/plain_recurrence_impl.h"
 
 namespace belfry::recurrent {
@@ -21,6 +21,9 @@ struct RecurrenceShapes {
 RecurrenceShapes recurrence_shapes(const ShapeContext& c, std::int64_t gates, std::size_t of_gates,
                                    std::size_t weights, std::size_t last);
 void require_shape(const ShapeContext& c, std::size_t i, const Shape& shape, std::string_view what);
+
+// The work of all four ops: gates are output 0, and the last output is a state.
+OpWork recurrence_work(const WorkContext& c);
 
 // The sizes of a kernel whose output 1 is y, or h before each time.
 kernels::Sequences sequences_of(const KernelPlan& plan, std::size_t vectors);

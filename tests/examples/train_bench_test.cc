@@ -344,7 +344,9 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--image_size=0"}), HasSubstr("--image_size=0"));
   EXPECT_THAT(refusal({"--model=vgg16", "--sequence_length=5"}),
               HasSubstr("error: --sequence_length=5: the model vgg16 has no tokens, but images "
-                        "(--image_size); it is for --model=gpt"));
+                        "(--image_size); it is for the models gpt, lstm and gru"));
+  EXPECT_THAT(refusal({"--model=vgg16", "--heads=5"}),
+              HasSubstr("error: --heads=5 is for --model=gpt, not vgg16"));
   EXPECT_THAT(refusal({"--model=gpt", "--image_size=32"}),
               AllOf(HasSubstr("error: --image_size=32: "), HasSubstr("(--sequence_length)")));
   EXPECT_THAT(refusal({"--model=mlp", "--batch_norm=synchronised"}),

@@ -5,10 +5,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/attention/attention.h"
-#include "belfry/ops/broadcast_matmul.h"
-#include "belfry/ops/convolution/conv2d.h"
-#include "belfry/ops/matmul.h"
+#include "belfry/framework/graph/op_work.h"
 
 namespace belfry {
 namespace {
@@ -18,11 +15,15 @@ class LossWork {
  public:
   LossWork(const TowerRecord& tower, std::int64_t samples) : tower_(tower), samples_(samples) {}
 
-  double multiply_adds() {
-    double sum = 0;
+  OpWork sum() {
+    OpWork sum;
     const std::vector<char> needed = needed_nodes();
-    for (std::size_t id = 0; id < needed.size(); ++id)
-      if (needed[id]) sum += visit(tower_.graph->node(id));
+    for (std::size_t id = 0; id < needed.size(); ++id) {
+      if (!needed[id]) continue;
+      const OpWork work = visit(tower_.graph->node(id));
+      sum.multiply_adds += work.multiply_adds;
+      sum.rereads += work.rereads;
+    }
     return sum;
   }
 
@@ -44,7 +45,7 @@ class LossWork {
     return needed;
   }
 
-  double visit(const Node& node) {
+  OpWork visit(const Node& node) {
     Made made;
     std::vector<TensorType> inputs;
     for (const Output& input : node.inputs()) {
@@ -62,44 +63,9 @@ class LossWork {
       made.types = infer_types(node, inputs);
     }
     const bool counts = made.of_samples && node.origin().call == tower_.call;
-    const double sum = counts ? of_node(node, inputs, made.types[0].shape) : 0;
+    const OpWork work = counts ? work_of(node, inputs, made.types) : OpWork{};
     made_.emplace(node.id(), std::move(made));
-    return sum;
-  }
-
-  // The product of dimensions [first, last).
-  static double product(const Shape& shape, std::size_t first, std::size_t last) {
-    double result = 1;
-    for (std::size_t i = first; i < last; ++i) result *= static_cast<double>(shape[i]);
-    return result;
-  }
-
-  // The elements of an output that belong to one sample. Dimension 0 has rows of each sample, or it
-  // is none of samples.
-  double elements(const Shape& out) const {
-    const std::int64_t rows = out[0] % samples_ == 0 ? out[0] / samples_ : 1;
-    return static_cast<double>(rows) * product(out, 1, out.rank());
-  }
-
-  double of_node(const Node& node, std::span<const TensorType> inputs, const Shape& out) const {
-    // Each element of the smaller images meets a filter of one channel.
-    const bool transposed = &node.op() == &kConv2dGradInput;
-    if (&node.op() == &kConv2d || transposed) {
-      const Shape& filter = inputs[1].shape;
-      return elements(transposed ? inputs[0].shape : out) * product(filter, 1, filter.rank());
-    }
-    if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
-    if (&node.op() == &kBroadcastMatMul) {
-      const Shape& a = inputs[0].shape;
-      const bool by_rows = node.options<MatMulOptions>().transpose_a;
-      return elements(out) * static_cast<double>(by_rows ? a[a.rank() - 2] : a.back());
-    }
-    // Scores of keys and the mean of values; with half of all keys if the attention is causal.
-    if (&node.op() == &kAttention) {
-      const int products = node.options<AttentionOptions>().causal ? 1 : 2;
-      return products * elements(out) * static_cast<double>(inputs[1].shape[1]);
-    }
-    return 0;
+    return work;
   }
 
   const TowerRecord& tower_;
@@ -111,8 +77,10 @@ class LossWork {
 
 ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
                   const std::set<std::string, std::less<>>& frozen) {
-  ModelWork work;
-  work.multiply_adds = LossWork(tower, std::max<std::int64_t>(1, samples)).multiply_adds();
+  samples = std::max<std::int64_t>(1, samples);
+  const OpWork of_batch = LossWork(tower, samples).sum();
+  ModelWork work{.multiply_adds = of_batch.multiply_adds / static_cast<double>(samples),
+                 .rereads = of_batch.rereads};
   for (const Variable& variable : tower.variables)
     if (variable.trainable() || frozen.contains(variable.logical_name()))
       work.weights += static_cast<double>(variable.shape().elements());
@@ -120,9 +88,10 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
 }
 
 int default_shards(const ModelWork& work, std::int64_t global_batch) {
-  constexpr double kSamplesPerWeight = 80, kSamplesPerWeightOfTwo = 8;
+  constexpr double kSamplesPerWeight = 80, kSamplesPerWeightOfTwo = 8, kWeightsPerReread = 1. / 8;
   constexpr std::int64_t kShards = 8, kRows = 16, kMost = 256;
-  const double weights = work.weights / std::max(1.0, work.multiply_adds);
+  const double weights =
+      (work.weights + kWeightsPerReread * work.rereads) / std::max(1.0, work.multiply_adds);
   const double fewest = std::max(1.0, kSamplesPerWeight * weights);
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),

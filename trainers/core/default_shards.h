@@ -11,7 +11,8 @@ namespace belfry {
 
 // The work of a step per sample, and the memory that it leaves per shard.
 struct ModelWork {
-  double multiply_adds = 0;  // of one sample, forward: convolutions, products, attention
+  double multiply_adds = 0;  // of one sample, forward (OpWork)
+  double rereads = 0;        // of a shard, forward, however few samples it has (OpWork)
   double weights = 0;        // elements that are trained, or that groups freeze
 };
 
@@ -25,12 +26,14 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
 // shards occupy more cores, but each adds a gradient of all weights to memory. That moves about 12
 // bytes per weight, and in the same time a core does some 48 multiply-adds per weight. A step does
 // about six multiply-adds for each forward one of a sample. So the extra memory costs less than a
-// tenth if a shard has 80 weights / multiply_adds samples or more. The number is the largest power
-// of two that leaves each shard that many samples: at most 8, or in larger batches one shard per 16
-// samples, up to 256. If it does not divide the global batch, but half of it does, it is halved.
-// Where this rule gives 1, there are 2 shards if each has 8 weights / multiply_adds samples or
-// more: from there on a second core saves more than the second gradient costs (measured with the
-// MLP).
+// tenth if a shard has 80 weights / multiply_adds samples or more. A recurrence reads its weights
+// again at each time, forward and backward. A cache delivers eight of them in the time of one
+// weight's gradient (measured with an LSTM), so eight rereads count as one weight. The number is
+// the largest power of two that leaves each shard that many samples: at most 8, or in larger
+// batches one shard per 16 samples, up to 256. If it does not divide the global batch, but half of
+// it does, it is halved. Where this rule gives 1, there are 2 shards if each has 8 weights /
+// multiply_adds samples or more: from there on a second core saves more than the second gradient
+// costs (measured with the MLP).
 int default_shards(const ModelWork& work, std::int64_t global_batch);
 
 }  // namespace belfry

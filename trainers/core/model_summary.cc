@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/multiply_adds.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -71,8 +71,8 @@ class SummaryBuilder {
     LayerSummary& layer = find(layer_of(node.logical_name()), node);
     layer.last = node.output();
     layer.output = node.output_type(0);
-    layer.multiply_adds += multiply_adds(node);
-    summary_.multiply_adds += multiply_adds(node);
+    layer.multiply_adds += work_of(node).multiply_adds;
+    summary_.multiply_adds += work_of(node).multiply_adds;
     for (std::size_t i = 0; i < node.outputs(); ++i) {
       const TensorType& type = node.output_type(i);
       const auto bytes =
@@ -133,7 +133,7 @@ double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_s
   double sum = 0;
   const auto add = [&](const std::vector<const Node*>& ends) {
     for (const Node* const node : made_of(ends, true))
-      if (!again.contains(node)) sum += multiply_adds(*node);
+      if (!again.contains(node)) sum += work_of(*node).multiply_adds;
   };
   if (!built.tower_ops.empty())
     add({built.tower_ops.begin(), built.tower_ops.end()});

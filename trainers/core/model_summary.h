@@ -16,7 +16,7 @@ struct LayerSummary {
   std::string name;
   TensorType output;  // type of its last node; for a variable that no layer owns, its own type
   std::int64_t parameters = 0;  // of weights, trained or not, without moments of batch norm
-  double multiply_adds = 0;     // ops/multiply_adds.h
+  double multiply_adds = 0;     // as in OpWork
   std::int64_t bytes = 0;       // of the outputs of its nodes
   Output last = {};             // the output of its last node; empty for a variable
 };

@@ -10,6 +10,7 @@
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/trainers/models/classify_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -46,6 +47,34 @@ Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& optio
   return classify(tower, dense(tower, "fc2", x, {.units = 1000}), label, options.label_smoothing);
 }
 
+namespace {
+
+// `layers(x, layer)`: the recurrent layers.
+template <class Layers>
+Output recurrent_text(Tower& tower, Output tokens, Output label, const ModelOptions& options,
+                      const Layers& layers) {
+  constexpr int kCharacters = 65, kHidden = 512;
+  const Output x = embedding(tower, "characters", tokens, {.rows = kCharacters, .width = kHidden});
+  const Output y = layers(x, RecurrentLayer{.hidden = kHidden, .layers = 2}).y;
+  const Output logits =
+      dense(tower, "head", reshape(y, {kUnknownSize, kHidden}), {.units = kCharacters});
+  return classify(tower, logits, reshape(label, {kUnknownSize}), options.label_smoothing);
+}
+
+}  // namespace
+
+Output text_lstm(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  return recurrent_text(tower, tokens, label, options, [&](Output x, const RecurrentLayer& layer) {
+    return lstm(tower, "lstm", x, layer);
+  });
+}
+
+Output text_gru(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  return recurrent_text(tower, tokens, label, options, [&](Output x, const RecurrentLayer& layer) {
+    return gru(tower, "gru", x, layer);
+  });
+}
+
 }  // namespace models
 
 namespace {
@@ -60,7 +89,7 @@ Output build_resnet(Tower& tower, Output image, Output label, const ModelOptions
   return models::resnet(tower, image, label, depth, options);
 }
 
-// A spec without the size of its images. Those of gpt are in GptSize.
+// A spec without the size of its images, or the number of its tokens.
 struct Entry {
   const char* name;
   Output (*build)(Tower&, Output, Output, const ModelOptions&);
@@ -84,7 +113,9 @@ constexpr Entry kEntries[] = {
     {"resnet101", build_resnet<101>, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
     {"resnet152", build_resnet<152>, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
     {"vgg16", models::vgg16, false, 224, 3, 1000, 32, [] { return momentum(0.01); }},
-    {"gpt", build_gpt, false, 0, 0, 0, 8, [] { return adamw(3e-4); }},
+    {"gpt", build_gpt, false, 256, 0, 65, 8, [] { return adamw(3e-4); }},
+    {"lstm", models::text_lstm, false, 64, 0, 65, 32, [] { return adam(2e-3); }},
+    {"gru", models::text_gru, false, 64, 0, 65, 32, [] { return adam(2e-3); }},
 };
 
 }  // namespace
@@ -114,16 +145,24 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
     require_option<OptionMistake>(
         !text || image_size == 0, "image_size", "=", image_size, ": the model ", name,
         " has no images, but tokens; say how many (", the_option("sequence_length"), ")");
-    require(text || !options.gpt, "the model ", name, " has no GptSize; that is for gpt");
-    if (options.gpt) models::check_gpt_size(*options.gpt);
-    const models::GptSize gpt = options.gpt.value_or(models::GptSize{});
-    const std::int64_t pixels = image_size > 0 ? image_size : entry.size;
+    require_option<OptionMistake>(text || options.sequence_length == 0, "sequence_length", "=",
+                                  options.sequence_length, ": the model ", name,
+                                  " has no tokens, but images (", the_option("image_size"),
+                                  "); it is for the models gpt, lstm and gru");
+    require(entry.build == build_gpt || !options.gpt, "the model ", name,
+            " has no GptSize; that is for gpt");
+    std::int64_t size = text ? options.sequence_length : image_size;
+    if (size == 0) size = options.gpt ? options.gpt->sequence_length : entry.size;
+    if (options.gpt) {
+      options.gpt->sequence_length = size;
+      models::check_gpt_size(*options.gpt);
+    }
     return {.name = entry.name,
             .model = [build = entry.build, options](
                          Tower& tower, Output image,
                          Output label) { return build(tower, image, label, options); },
-            .fields = entry.fields(text ? gpt.sequence_length : pixels),
-            .classes = static_cast<int>(text ? gpt.vocabulary : entry.classes),
+            .fields = entry.fields(size),
+            .classes = options.gpt ? static_cast<int>(options.gpt->vocabulary) : entry.classes,
             .batch_size = entry.batch_size,
             .optimizer = entry.optimizer(),
             .batch_norm = !entry.has_batch_norm                         ? ""

@@ -20,6 +20,7 @@ BatchNormOver find_batch_norm_over(std::string_view name);
 struct ModelOptions {
   BatchNormOver batch_norm = BatchNormOver::kTower;
   double label_smoothing = 0;               // of the loss (CrossEntropyOptions)
+  int sequence_length = 0;                  // tokens; 0: the model's
   std::optional<models::GptSize> gpt = {};  // of the model gpt
 };
 
@@ -41,6 +42,10 @@ Output resnet(Tower& tower, Output image, Output label, int depth,
 // VGG-16 (Simonyan and Zisserman 2014, configuration D) with dropout: 1000 classes; 138,357,544
 // parameters are trained.
 Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& options = {});
+// Recurrent layers, two of 512, over embedded characters, of which there are 65. Tokens and labels
+// as for gpt(). 4,269,121 parameters with LSTM, and 3,218,497 with GRU.
+Output text_lstm(Tower& tower, Output tokens, Output label, const ModelOptions& options = {});
+Output text_gru(Tower& tower, Output tokens, Output label, const ModelOptions& options = {});
 }  // namespace models
 
 struct ModelSpec {
@@ -54,13 +59,13 @@ struct ModelSpec {
   std::string batch_norm = {};  // "tower" or "synchronised", as asked; "" for models without any
 };
 
-// mnist, mlp, resnet20, resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt.
+// mnist, mlp, resnet20, resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt, lstm, gru.
 std::vector<std::string> model_names();
 
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
 // the other resnets and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest
-// one, if the size is negative, or for a GptSize that the model lacks; OptionMistake for images or
-// synchronised batch norm that it lacks.
+// one, if the size is negative, or for a GptSize that the model lacks; OptionMistake for options of
+// images, tokens (256 for gpt, 64 for lstm and gru), or synchronised batch norm that it lacks.
 ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
 // The types of trained variables, and so of gradients, in order of creation. Builds one tower.

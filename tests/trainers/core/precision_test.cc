@@ -435,9 +435,9 @@ TEST(Precision, IsAFlagOfEveryProgram) {
 TEST(MixedPrecision, PlansEveryModelOfTheBenchmarks) {
   for (const std::string name : {"mnist", "mlp", "resnet20", "resnet50", "vgg16", "gpt"})
     for (const Precision precision : {Precision::kF16, Precision::kBf16}) {
+      const bool text = find_model(name).fields[0].name == "tokens";
       const ModelSpec spec =
-          name == "gpt" ? find_model(name, 0, {.gpt = models::GptSize{.sequence_length = 8}})
-                        : find_model(name, 32);
+          text ? find_model(name, 0, {.sequence_length = 8}) : find_model(name, 32);
       const auto data = synthetic_data(spec.fields, spec.classes, 2, 5);
       Trainer trainer(find_trainer("simple"),
                       {.model = spec.model,

@@ -15,6 +15,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -52,6 +53,17 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
 }
 
+// A recurrence reads its weights at each time, so a shard of few rows waits for the cache.
+TEST(DefaultShards, LeaveARecurrenceRowsForTheWeightsThatItReadsAgain) {
+  const double hidden = 4 * 512 * 512, weights = 2 * hidden;  // of a layer of an LSTM
+  const ModelWork lstm{
+      .multiply_adds = 64 * 2 * weights, .rereads = 63 * 2 * hidden, .weights = 2 * weights};
+  EXPECT_EQ(default_shards(lstm, 8), 2) << "a second core pays";
+  EXPECT_EQ(default_shards(lstm, 16), 2);
+  EXPECT_EQ(default_shards(lstm, 32), 4);
+  EXPECT_EQ(default_shards(lstm, 64), 8);
+}
+
 // Six rows of 18 numbers per sample, times a product of weights, and then attention over the rows.
 Output tokens(Tower& tower, Output images, Output labels) {
   const VariableOptions normal{.initializer = init::he_normal()};
@@ -78,7 +90,7 @@ TEST(DefaultShards, CountAllRowsOfASample) {
       const Trainer trainer(find_trainer(devices == 1 ? "simple" : "replicated"),
                             std::move(options), *data);
       const ModelWork work = work_of(trainer.built().nodes().towers[0], 16 / devices);
-      EXPECT_EQ(work.multiply_adds, 6 * 18 * 4 + 6 * 6 * 4 + 24 * 5) << devices;
+      EXPECT_EQ(work.multiply_adds, 6 * 18 * 4 + 2 * 6 * 6 * 4 + 24 * 5) << devices;
       EXPECT_EQ(work.weights, 18 * 5 + 5 * 4 + 24 * 5 + 5);
     }
 }
@@ -145,6 +157,30 @@ TEST(DefaultShards, CountProductsOfBatchesAndAttentionThatIsNotCausal) {
   const Trainer trainer(find_trainer("simple"), std::move(options), *data);
   EXPECT_EQ(work_of(trainer.built().nodes().towers[0], 16).multiply_adds,
             2 * 9 * 8 * 5 + 2 * 18 * 18 * 5 + 90 * 5);
+}
+
+TEST(DefaultShards, CountRecurrences) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5, 16, 1);
+  for (const int devices : {1, 2}) {
+    TrainerOptions options{.model =
+                               [](Tower& tower, Output images, Output labels) {
+                                 const Output x = reshape(images, {kUnknownSize, 6, 18});
+                                 const Output ends = lstm(tower, "lstm", x, {.hidden = 4}).h[0];
+                                 return reduce_mean(sparse_softmax_cross_entropy(
+                                     dense(tower, "fc", ends, {.units = 5}), labels));
+                               },
+                           .optimizer = sgd(0.1),
+                           .devices = cpus(devices),
+                           .batch_size = 16 / devices};
+    if (devices > 1) options.aggregation.allreduce = "collective";
+    options.session.dry_run = true;
+    const Trainer trainer(find_trainer(devices == 1 ? "simple" : "replicated"), std::move(options),
+                          *data);
+    const ModelWork work = work_of(trainer.built().nodes().towers[0], 16 / devices);
+    EXPECT_EQ(work.multiply_adds, 6 * 18 * 16 + 6 * 4 * 16 + 4 * 5) << devices;
+    EXPECT_EQ(work.rereads, 5 * 4 * 16) << devices;
+  }
 }
 
 // A convolution, perhaps a mask, and a product, so that most rules are used.

@@ -71,6 +71,16 @@ TEST(Models, GptHasTheParametersOfItsLayers) {
   EXPECT_EQ(trained_elements("gpt"), v * c + t * c + 6 * block + 2 * c + c * v);
 }
 
+// As of torch.nn.LSTM and torch.nn.GRU, with an embedding before and a dense layer after them.
+TEST(Models, RecurrentOnesHaveTheParametersOfTheirLayers) {
+  constexpr std::int64_t h = 512, v = 65;
+  const auto elements = [](std::int64_t gates) {
+    return v * h + 2 * (2 * gates * h * h + 2 * gates * h) + h * v + v;
+  };
+  EXPECT_EQ(trained_elements("lstm"), elements(4));
+  EXPECT_EQ(trained_elements("gru"), elements(3));
+}
+
 // A tied head, as in examples/gpt.cc, has no weights beside the table of tokens.
 TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
   Graph graph;
@@ -146,8 +156,11 @@ TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
               testing::AllOf(testing::HasSubstr("image_size=28: the model gpt has no images"),
                              testing::HasSubstr("(the option sequence_length)")));
   EXPECT_THAT(message_of<InvalidArgument>(
-                  [] { find_model("mlp", 0, {.gpt = models::GptSize{.sequence_length = 8}}); }),
+                  [] { find_model("mlp", 0, {.gpt = models::GptSize{.layers = 8}}); }),
               testing::HasSubstr("the model mlp has no GptSize; that is for gpt"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("mlp", 0, {.sequence_length = 8}); }),
+              testing::AllOf(testing::HasSubstr("sequence_length=8: the model mlp has no tokens"),
+                             testing::HasSubstr("for the models gpt, lstm and gru")));
 }
 
 class EveryGpt : public testing::TestWithParam<const char*> {};
@@ -219,13 +232,15 @@ TEST(Models, RefuseUnknownNamesAndSizes) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
                  "unknown model 'resnet5'; did you mean 'resnet50'? (models: mnist, mlp, resnet20, "
-                 "resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt)");
+                 "resnet18, resnet34, resnet50, resnet101, resnet152, vgg16, gpt, lstm, gru)");
   }
   EXPECT_THROW(find_model("mlp", -1), InvalidArgument);
   EXPECT_THAT(model_names(),
               testing::ElementsAre("mnist", "mlp", "resnet20", "resnet18", "resnet34", "resnet50",
-                                   "resnet101", "resnet152", "vgg16", "gpt"));
+                                   "resnet101", "resnet152", "vgg16", "gpt", "lstm", "gru"));
 }
+
+bool takes_text(const std::string& model) { return find_model(model).fields[0].name == "tokens"; }
 
 // One of each kind. Updates of vgg16 take longer than the others take to learn.
 class EveryModel : public testing::TestWithParam<std::string> {};
@@ -233,10 +248,8 @@ class EveryModel : public testing::TestWithParam<std::string> {};
 // A model can learn the random labels of one batch by heart.
 TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
   if (kSanitized && GetParam() == std::string_view("resnet50")) GTEST_SKIP() << "resnet20 does";
-  const bool text = GetParam() == "gpt";
-  const ModelSpec spec =
-      text ? find_model(GetParam(), 0, {.gpt = models::GptSize{.sequence_length = 8}})
-           : find_model(GetParam(), 16);
+  const bool text = takes_text(GetParam());
+  const ModelSpec spec = find_model(GetParam(), text ? 0 : 16, {.sequence_length = text ? 8 : 0});
   const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
   struct Losses final : Callback {
     void after_step(Trainer& trainer, const StepInfo&) override {

@@ -1,4 +1,4 @@
-#include "belfry/ops/multiply_adds.h"
+#include "belfry/framework/graph/op_work.h"
 
 #include <map>
 
@@ -10,24 +10,25 @@
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/recurrent/recurrent.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 
 namespace belfry {
-namespace multiply_adds_test {
+namespace op_work_test {
 
 // The multiply-adds of all nodes of a graph, by op.
 std::map<std::string, double> counted(const Graph& graph) {
   std::map<std::string, double> result;
   for (std::size_t id = 0; id < graph.size(); ++id)
-    if (const double work = multiply_adds(graph.node(id)); work > 0)
+    if (const double work = work_of(graph.node(id)).multiply_adds; work > 0)
       result[graph.node(id).op().name] += work;
   return result;
 }
 
 using Counts = std::map<std::string, double>;
 
-TEST(MultiplyAdds, OfProductsAreElementsTimesTheInnerDimension) {
+TEST(OpWork, OfProductsIsElementsTimesTheInnerDimension) {
   Graph graph;
   const Output a = placeholder(graph, "a", DType::kF32, {8, 5});
   const Output b = placeholder(graph, "b", DType::kF32, {5, 3});
@@ -41,7 +42,7 @@ TEST(MultiplyAdds, OfProductsAreElementsTimesTheInnerDimension) {
   EXPECT_EQ(sum, 240);
 }
 
-TEST(MultiplyAdds, OfConvolutionsAreTheSameForwardAndForEachGradient) {
+TEST(OpWork, OfConvolutionsIsTheSameForwardAndForEachGradient) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 3});
   const Output filter = placeholder(graph, "filter", DType::kF32, {4, 3, 3, 3});
@@ -53,7 +54,7 @@ TEST(MultiplyAdds, OfConvolutionsAreTheSameForwardAndForEachGradient) {
 }
 
 // A dilated filter has no more taps than others; a group sees only its own channels.
-TEST(MultiplyAdds, OfGroupedConvolutionsAreThoseOfAllGroups) {
+TEST(OpWork, OfGroupedConvolutionsIsThatOfAllGroups) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 8});
   const Output filter = placeholder(graph, "filter", DType::kF32, {4, 3, 3, 2});
@@ -65,7 +66,7 @@ TEST(MultiplyAdds, OfGroupedConvolutionsAreThoseOfAllGroups) {
 }
 
 // Each pixel of the smaller image meets every tap.
-TEST(MultiplyAdds, OfTransposedConvolutionsCountTheSmallerImage) {
+TEST(OpWork, OfTransposedConvolutionsCountsTheSmallerImage) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 8});
   const Output filter = placeholder(graph, "filter", DType::kF32, {8, 3, 3, 3});
@@ -78,7 +79,7 @@ TEST(MultiplyAdds, OfTransposedConvolutionsCountTheSmallerImage) {
 }
 
 // Two products forward, five backward, of all pairs of positions.
-TEST(MultiplyAdds, OfAttentionCountAllPairs) {
+TEST(OpWork, OfAttentionCountsAllPairs) {
   Graph graph;
   const Output q = placeholder(graph, "q", DType::kF32, {2, 7, 6});
   const Output y = causal_attention(q, q, q, {.heads = 3});
@@ -87,12 +88,30 @@ TEST(MultiplyAdds, OfAttentionCountAllPairs) {
             (Counts{{"Attention", 2 * 2 * 7 * 7 * 6}, {"AttentionGrad", 5 * 2 * 7 * 7 * 6}}));
 }
 
-TEST(MultiplyAdds, TakeUnknownSizesAs1) {
+// One product of the state forward, and one of the gradients of gates backward; the products with
+// input weights and the gradients of weights are of other ops.
+TEST(OpWork, OfRecurrencesCountsTheirProductsAndTheWeightsThatTheyReadAgain) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {3, 7, 5});
+  const auto weights = [&](const char* name, std::int64_t rows, std::int64_t gates) {
+    return placeholder(graph, name, DType::kF32, {rows, gates * 6});
+  };
+  const Output y = lstm(x, {weights("w", 5, 4), weights("u", 6, 4)}).y;
+  const Output z = gru(y, {weights("v", 6, 3), weights("t", 6, 3)}).y;
+  gradients(reduce_mean(z), {x});
+  Counts counts = counted(graph);
+  for (const char* const op : {"Lstm", "LstmGrad"}) EXPECT_EQ(counts[op], 3 * 7 * 6 * 4 * 6) << op;
+  for (const char* const op : {"Gru", "GruGrad"}) EXPECT_EQ(counts[op], 3 * 7 * 6 * 3 * 6) << op;
+  EXPECT_EQ(work_of(y.node()).rereads, 6 * 6 * 4 * 6) << "at six times after the first";
+  EXPECT_EQ(work_of(z.node()).rereads, 6 * 6 * 3 * 6);
+}
+
+TEST(OpWork, TakesUnknownSizesAs1) {
   Graph graph;
   matmul(placeholder(graph, "a", DType::kF32, {kUnknownSize, 5}),
          placeholder(graph, "b", DType::kF32, {5, 3}));
   EXPECT_EQ(counted(graph), (Counts{{"MatMul", 15}}));
 }
 
-}  // namespace multiply_adds_test
+}  // namespace op_work_test
 }  // namespace belfry

@@ -1,0 +1,36 @@
+// How much a node computes: what Op::work states, for reports and for the choice of shards.
+#pragma once
+#include <cstddef>
+#include <span>
+
+#include "belfry/framework/graph/node.h"
+
+namespace belfry {
+
+struct OpWork {
+  // Of convolutions, products of matrices, attention and recurrences, forward and backward. Half of
+  // what torch.utils.flop_counter counts. As there, attention counts all pairs of positions, even
+  // masked ones.
+  double multiply_adds = 0;
+  // Elements of weights that each launch reads, however few rows it has, beyond once each: those of
+  // a recurrence, for each time after the first.
+  double rereads = 0;
+};
+
+// A node with the types that its tensors have. Plans may pack weights, so the shapes of these are
+// those of the node.
+struct WorkContext {
+  const Node& node;
+  std::span<const TensorType> inputs, outputs;
+};
+
+// The elements in the dimensions from `first` on. Unknown sizes and empty dimensions count as 1.
+double work_elements(const Shape& shape, std::size_t first = 0);
+
+// The work of a node with tensors of these types; none if its op states none.
+OpWork work_of(const Node& node, std::span<const TensorType> inputs,
+               std::span<const TensorType> outputs);
+// With the types of the graph.
+OpWork work_of(const Node& node);
+
+}  // namespace belfry
