@@ -101,7 +101,7 @@ QueueRun all_finite(KernelPlan& plan) {
   };
 }
 
-constexpr std::size_t kMostFinite = 256;  // towers
+constexpr std::size_t kMostFinite = 256;  // checks: two per device and type
 
 struct Unscale {
   using Shared = Nothing;

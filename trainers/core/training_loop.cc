@@ -323,7 +323,7 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
     trace = source.free->take_trace();
   } else {
     if (traced_.contains(step.step + 1)) trace.emplace();
-    run_batches(source, step, trace ? &*trace : nullptr);
+    run_batches(source, trace ? &*trace : nullptr);
   }
   if (trace) built_.options().on_trace(*trace);
   look_at_step(step);
@@ -373,7 +373,7 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
   watch.skip_step(loss, cat("the variables are those of ", newest, " again"));
 }
 
-void TrainingLoop::run_batches(Source& source, const StepInfo& step, Trace* trace) {
+void TrainingLoop::run_batches(Source& source, Trace* trace) {
   const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
   totals_.clear();
   for (std::int64_t b = 0; b < count; ++b) {
@@ -384,8 +384,7 @@ void TrainingLoop::run_batches(Source& source, const StepInfo& step, Trace* trac
     updated_.clear();
     std::span<TrainingStep> runs = built_.steps().of(batch, count);
     for (std::size_t l = 0; l < runs.size(); ++l)
-      if (!run_loss(runs[l], l, batch, step,
-                    b + 1 == count && l + 1 == runs.size() ? trace : nullptr))
+      if (!run_loss(runs[l], l, batch, b + 1 == count && l + 1 == runs.size() ? trace : nullptr))
         runs = runs.first(l + 1);
     record_.note_runs(runs);
     totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
@@ -395,8 +394,7 @@ void TrainingLoop::run_batches(Source& source, const StepInfo& step, Trace* trac
 
 // Runs a batch for one of the losses, or for the only one. Whether the step goes on to the next:
 // not if this one was not finite, and its step is to be undone.
-bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo&,
-                            Trace* trace) {
+bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, Trace* trace) {
   Session& session = built_.session();
   // The first run has counted the step, whose random numbers are those of all its runs.
   if (number > 0) session.set_step(session.step() - 1);

@@ -75,9 +75,8 @@ class TrainingLoop {
   void make_steps(std::unique_ptr<Source>& source);
   void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
-  void run_batches(Source& source, const StepInfo& step, Trace* trace);
-  bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, const StepInfo& step,
-                Trace* trace);
+  void run_batches(Source& source, Trace* trace);
+  bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, Trace* trace);
   void look_at_step(const StepInfo& step);
   void end();
   void ask(StepRequest request);
