@@ -57,6 +57,22 @@ struct CopyFirstState {
   }
 };
 
+// Rows of `columns` elements, which lie `step` apart, one after the other.
+template <class T>
+struct CopyRowsOfTime {
+  using Shared = Nothing;
+  std::int64_t rows, columns, step;
+  const T* from;
+  T* to;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = block.index * block.threads + thread;
+      if (i < rows * columns) to[i] = from[i / columns * step + i % columns];
+    });
+  }
+};
+
 // One time of all rows, forward (LstmStep, GruStep).
 template <class Step>
 struct StepOfRows {
@@ -187,33 +203,49 @@ class Forward : TimeByTime<Step> {
   std::int64_t product_bytes_;
 };
 
-// The product of each time is added to dh.
+// The product of each time is added to dh. cuBLASLt takes memory that is aligned to 64 bytes, which
+// the gradients of a time are only if those of one row are; otherwise it gets a copy of them.
 template <class Step>
 class Backward : TimeByTime<Step> {
   using Base = TimeByTime<Step>;
+  using T = typename Step::Element;
 
  public:
   Backward(KernelPlan& plan, Algorithms& algorithms, const Sequences& s) : Base(plan, s) {
-    const std::int64_t columns = this->columns();
+    const std::int64_t columns = this->columns(), element = sizeof(T);
+    copied_ = columns * element % 64 != 0;
     this->matmul_.a = this->weights();
     this->matmul_.transpose_a = true;
-    const std::int64_t step = std::max<std::int64_t>(s.time, 1) * columns;
+    const std::int64_t step = copied_ ? columns : std::max<std::int64_t>(s.time, 1) * columns;
     this->matmul_.b = {columns, s.rows, step, s.rows * step};
     this->matmul_.c = {s.hidden, s.rows, s.hidden, s.rows * s.hidden};
     this->matmul_.added = true;
     this->choose(algorithms);
-    plan.workspace(this->algorithm_.workspace_bytes);
+    if (copied_) copy_bytes_ = (s.rows * columns * element + 255) / 256 * 256;
+    plan.workspace(copy_bytes_ + this->algorithm_.workspace_bytes);
   }
 
   void operator()(const KernelPointers& p, KernelQueue& queue) const {
     const RowLengths lengths = this->start(queue, p);
     const Step all = Step::of(p);
+    T* const copy = reinterpret_cast<T*>(p.workspace());
+    const std::int64_t rows = this->s_.rows, columns = this->columns();
     for (std::int64_t step = this->s_.time - 1; step >= 0; --step) {
       const std::int64_t t = this->s_.time_of_step(step);
       launch(queue, GradStepOfRows<Step>{all, this->s_, lengths, t}, this->grid());
-      this->multiply(queue, p, all.multiplied() + t * this->columns(), all.dh, p.workspace());
+      const T* grads = all.multiplied() + t * columns;
+      if (copied_) {
+        launch(queue, CopyRowsOfTime<T>{rows, columns, this->s_.time * columns, grads, copy},
+               grid_for(rows * columns));
+        grads = copy;
+      }
+      this->multiply(queue, p, grads, all.dh, p.workspace() + copy_bytes_);
     }
   }
+
+ private:
+  bool copied_;
+  std::int64_t copy_bytes_ = 0;
 };
 
 // Output `vectors` has the sizes. 16 bits are computed in f32.

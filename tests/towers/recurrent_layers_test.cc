@@ -10,7 +10,9 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/recurrent/whole_recurrence.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
@@ -173,6 +175,22 @@ TEST(LstmLayer, DropsWhatAllLayersButTheLastReturnInTraining) {
   EXPECT_EQ(dropouts(true, 1), 0);
   EXPECT_EQ(dropouts(true, 3), 2);
   EXPECT_EQ(dropouts(false, 3), 0);
+}
+
+TEST(RecurrentLayers, LeaveEachDirectionOfEachLayerToCudnnOnAGpu) {
+  const auto whole = [](const char* device, Layer layer, const Op& op) {
+    Graph graph;
+    const DeviceScope on(graph, device);
+    Tower tower(graph);
+    const Output x = placeholder(graph, "x", DType::kF32, {2, 5, 4});
+    layer(tower, "rnn", x, {.hidden = 3, .layers = 2, .bidirectional = true, .cudnn = true}, {});
+    int count = 0;
+    for (std::size_t id = 0; id < graph.size(); ++id) count += &graph.node(id).op() == &op;
+    return count;
+  };
+  EXPECT_EQ(whole("/gpu:0", lstm, kWholeLstm), 4);
+  EXPECT_EQ(whole("/gpu:0", gru, kWholeGru), 4);
+  EXPECT_EQ(whole("/cpu:0", lstm, kWholeLstm), 0);
 }
 
 TEST(RecurrentLayers, RefuseWhatDoesNotFit) {

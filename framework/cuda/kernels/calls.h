@@ -147,7 +147,7 @@ struct Recurrence {
   bool has_c() const { return cell == Cell::kLstm; }
   // The elements that each gate adds up: four gates of an LSTM, three of a GRU.
   std::int64_t columns() const { return std::int64_t{has_c() ? 4 : 3} * hidden; }
-  // The elements of RecurrenceCall::weights.
+  // The elements of RecurrenceTensors::weights.
   std::int64_t weights() const { return columns() * (std::int64_t{features} + hidden + 2); }
 
   auto operator<=>(const Recurrence&) const = default;
