@@ -44,7 +44,7 @@ class Distances:
 
 
 def largest(tensor):
-    return float(tensor.detach().abs().max()) if tensor.numel() else 0.0
+    return float(tensor.detach().double().abs().max()) if tensor.numel() else 0.0
 
 
 def distance(ours, theirs, scale=None):
