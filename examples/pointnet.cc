@@ -1,68 +1,36 @@
 // PointNet (Qi et al. 2017) on clouds of points: the bright pixels of MNIST's digits, in no order.
 // Two small networks learn to turn each cloud, and its features. Try: pointnet --devices=cpu:4
 // --data_dir=DIR
-#include <algorithm>
-
 #include "belfry/belfry.h"
 using namespace belfry;
 
 constexpr std::int64_t kPoints = 64, kSide = 28;
 
-// Clouds of digits: "points" f32 [kPoints,2] in [-1, 1], and "label".
-class Clouds final : public Dataset {
- public:
-  explicit Clouds(std::unique_ptr<Dataset> digits) : digits_(std::move(digits)) {}
-
-  std::vector<Field> signature() const override {
-    return {{"points", DType::kF32, {kPoints, 2}}, {"label", DType::kI32, {}}};
+// A cloud of a digit: points [kPoints,2] in [-1, 1]. In training they are others in each epoch, and
+// not quite in their places.
+void make_cloud(MappedSample& sample) {
+  const auto pixels = sample.from.get<float>(0), points = sample.to.get<float>(0);
+  std::vector<std::size_t> bright;
+  for (std::size_t at = 0; at < pixels.size(); ++at)
+    if (pixels[at] > 0.5f) bright.push_back(at);
+  if (bright.empty()) bright.push_back(kSide * (kSide + 1) / 2);  // the centre
+  const float jitter = sample.training ? 0.02f : 0.f;
+  const std::uint64_t key = sample.random.bits();
+  for (std::size_t p = 0; p < kPoints; ++p) {
+    const std::size_t at = bright[sample.random.below(bright.size())];
+    const auto noise = [&](std::size_t i) {
+      return jitter * functors::normal_number(0.f, key, 0, i);
+    };
+    points[2 * p] = static_cast<float>(at % kSide) / 14 - 1 + noise(2 * p);
+    points[2 * p + 1] = static_cast<float>(at / kSide) / 14 - 1 + noise(2 * p + 1);
   }
-  std::int64_t size() const override { return digits_->size(); }
-  std::string describe() const override { return "points of " + digits_->describe(); }
-  std::vector<std::string> files() const override { return digits_->files(); }
-  std::int64_t left_out() const override { return digits_->left_out(); }
-  void check() const override { digits_->check(); }
-
-  // The same points each time.
-  void gather(std::span<const std::int64_t> indices,
-              std::span<std::byte* const> out) const override {
-    fill({.seed = 0, .epoch = 0}, 0, indices, out);
-  }
-  // Others in each epoch, and not quite in their places.
-  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
-                       std::span<std::byte* const> out) const override {
-    fill(pass, 0.02f, indices, out);
-  }
-
- private:
-  void fill(const DataPass& pass, float jitter, std::span<const std::int64_t> indices,
-            std::span<std::byte* const> out) const {
-    const std::vector<Tensor> digits = gather_tensors(*digits_, indices);
-    const float* pixel = digits[0].data<float>().data();
-    auto* point = reinterpret_cast<float*>(out[0]);
-    for (const std::int64_t sample : indices) {
-      std::vector<std::int64_t> bright;
-      for (std::int64_t at = 0; at < kSide * kSide; ++at)
-        if (*pixel++ > 0.5f) bright.push_back(at);
-      if (bright.empty()) bright.push_back(kSide * (kSide + 1) / 2);  // the centre
-      const std::uint64_t key = kernels::mix(pass.seed, pass.epoch, sample);
-      for (std::int64_t p = 0; p < kPoints; ++p) {
-        const std::int64_t at = bright[kernels::mix(key, 0, p) % bright.size()];
-        const auto noise = [&](int axis) {
-          return jitter * functors::normal_number(0.f, key, 1, 2 * p + axis);
-        };
-        *point++ = static_cast<float>(at % kSide) / 14 - 1 + noise(0);
-        *point++ = static_cast<float>(at / kSide) / 14 - 1 + noise(1);
-      }
-    }
-    const std::span<const std::int32_t> labels = digits[1].data<std::int32_t>();
-    std::copy(labels.begin(), labels.end(), reinterpret_cast<std::int32_t*>(out[1]));
-  }
-
-  std::unique_ptr<Dataset> digits_;
-};
+  sample.to.get<std::int32_t>(1)[0] = sample.from.get<std::int32_t>(1)[0];
+}
 
 std::unique_ptr<Dataset> clouds(const RunDirs& dirs, bool train) {
-  return std::make_unique<Clouds>(data::mnist(dirs, train));
+  return map_samples(data::mnist(dirs, train),
+                     {{"points", DType::kF32, {kPoints, 2}}, {"label", DType::kI32, {}}},
+                     make_cloud);
 }
 
 // A dense layer with batch norm and ReLU. Points share it.
