@@ -90,29 +90,47 @@ struct Taps {
   }
 };
 
+// Calls each(c) for all channels, kLanes at a time. Left to itself the compiler would take as many
+// as a vector has bytes, because places are bytes, and fewer channels than that one by one.
+template <class Each>
+BELFRY_HD void for_channels(std::int64_t channels, const Each& each) {
+  constexpr std::int64_t kLanes = 16;
+  std::int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) {
+    BELFRY_INDEPENDENT
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) each(c + lane);
+  }
+  BELFRY_INDEPENDENT
+  for (; c < channels; ++c) each(c);
+}
+
 // The maximum of the four corners of a window of 2 x 2.
 template <class T>
-BELFRY_HD void max_of_four(std::int64_t channels, const T* top, const T* bottom, T* y,
-                           WindowIndex* place) {
-  BELFRY_INDEPENDENT
-  for (std::int64_t c = 0; c < channels; ++c) {
+struct MaxOfFour {
+  std::int64_t channels;
+  const T *top, *bottom;
+  T* y;
+  WindowIndex* place;
+  BELFRY_HD void operator()(std::int64_t c) const {
     const Candidate<T> best = larger(larger(Candidate<T>{top[c], 0}, {top[channels + c], 1}),
                                      larger(Candidate<T>{bottom[c], 2}, {bottom[channels + c], 3}));
     y[c] = best.value;
     place[c] = static_cast<WindowIndex>(best.place);
   }
-}
+};
 
 template <class T>
-BELFRY_HD void max_with(std::int64_t channels, const T* x, WindowIndex at, T* y,
-                        WindowIndex* place) {
-  BELFRY_INDEPENDENT
-  for (std::int64_t c = 0; c < channels; ++c) {
+struct MaxWith {
+  const T* x;
+  WindowIndex at;
+  T* y;
+  WindowIndex* place;
+  BELFRY_HD void operator()(std::int64_t c) const {
     const Candidate<T> best = larger(Candidate<T>{y[c], place[c]}, {x[c], at});
     y[c] = best.value;
     place[c] = static_cast<WindowIndex>(best.place);
   }
-}
+};
 
 template <class T>
 BELFRY_HD void start_with(std::int64_t channels, const T* x, WindowIndex at, T* y,
@@ -133,7 +151,8 @@ BELFRY_KERNEL void max_pool_image(const MaxPooling& s, const T* x, T* y, WindowI
       const Taps taps(s, row, column);
       if (small && taps.rows.end - taps.rows.begin == 2 &&
           taps.columns.end - taps.columns.begin == 2) {
-        max_of_four(channels, x + taps.at, x + taps.offset(s, 1, 0), y, place);
+        for_channels(channels,
+                     MaxOfFour<T>{channels, x + taps.at, x + taps.offset(s, 1, 0), y, place});
       } else {
         bool first = true;
         for (std::int64_t i = taps.rows.begin; i < taps.rows.end; ++i)
@@ -143,7 +162,7 @@ BELFRY_KERNEL void max_pool_image(const MaxPooling& s, const T* x, T* y, WindowI
             if (first)
               start_with(channels, from, at, y, place);
             else
-              max_with(channels, from, at, y, place);
+              for_channels(channels, MaxWith<T>{from, at, y, place});
             first = false;
           }
       }
