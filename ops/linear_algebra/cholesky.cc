@@ -77,10 +77,12 @@ KernelRun cholesky_kernel(KernelPlan& plan) {
       T* const l = p.output<T>() + i * all.elements();
       copy_lower_triangle(all.n, p.input<T>(0) + i * all.elements(), l);
       const std::int64_t minor = Method::factorise(all.n, l);
-      if (minor > 0 && !spread_nan(l, all.elements()))
+      if (minor == 0) return;
+      if (!spread_nan(l, all.elements()))
         refuse_matrix(node, p, all, i,
                       cat("is not positive definite: its first ", minor,
                           " rows and columns have no positive determinant"));
+      copy_lower_triangle(all.n, l, l);
     });
   });
 }

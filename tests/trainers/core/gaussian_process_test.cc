@@ -26,7 +26,9 @@ constexpr double kLength = 0.5, kNoise = 0.1;
 // Of points x [functions, points].
 Output covariance(Output x, Operand length, Operand noise) {
   const Output apart = square(expand_dims(x, 2) - expand_dims(x, 1)) / square(length.beside(x));
-  return exp(-0.5 * apart) + square(noise.beside(x)) * eye(x.graph(), kPoints, x.dtype());
+  const Output related = exp(-0.5 * apart);
+  const Output same = related * eye(x.graph(), kPoints, x.dtype());  // for each function
+  return related + square(noise.beside(x)) * same;
 }
 
 std::unique_ptr<Dataset> random_functions() {
@@ -51,7 +53,8 @@ Output unlikelihood(Tower& tower, Output x, Output y) {
     return exp(variable(tower.graph(), name, {},
                         {.dtype = DType::kF64, .initializer = init::constant(0)}));
   };
-  const Output l = cholesky(covariance(x, positive("log_length"), positive("log_noise")));
+  const Output length = positive("log_length"), noise = positive("log_noise");
+  const Output l = cholesky(covariance(x, length, noise));
   const Output diagonal = reduce_sum(l * eye(x.graph(), kPoints, x.dtype()), {-1});
   return reduce_mean(reduce_sum(0.5 * y * cholesky_solve(l, y) + log(diagonal), {-1}));
 }
