@@ -101,7 +101,9 @@ struct Operands {
 };
 
 Operands operands(const ShapeContext& c, bool has_c) {
-  c.require_floating(0);
+  // The second output is not only numbers, so it cannot be rounded.
+  c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64, "takes f32 or f64, not ",
+            c.type(0));
   c.require_rank(0, 3);
   c.require_rank(2, 2);
   const Shape &x = c.input(0), &u = c.input(2);

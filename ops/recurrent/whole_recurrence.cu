@@ -385,9 +385,7 @@ QueueRun zero_gradients(const KernelPlan& plan, bool gradient) {
   };
 }
 
-// 16 bits are computed in f32.
 QueueRun prepare_whole(KernelPlan& plan, Algorithms& algorithms) {
-  if (is_half(plan.dtype())) return {};
   const Whole w(plan);
   if (w.rows == 0) return zero_gradients(plan, w.gradient);
   const std::optional<Recurrence> recurrence = recurrence_of(w);

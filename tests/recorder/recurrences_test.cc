@@ -36,7 +36,11 @@ struct Network {
                                    .input_bias = zeros({columns}),
                                    .hidden_bias = zeros({columns})};
     const auto build = is_lstm ? lstm : gru;
-    const RecurrentResult r = build(x, weights, {.reverse = reverse, .cudnn = true}, {});
+    const RecurrentOptions options{.h = zeros({2, hidden}),
+                                   .c = is_lstm ? zeros({2, hidden}) : Output(),
+                                   .reverse = reverse,
+                                   .cudnn = true};
+    const RecurrentResult r = build(x, weights, options, {});
     const Output loss = reduce_sum(r.y * r.y) + reduce_sum(r.h);
     fetches = {loss};
     for (const Output& grad :

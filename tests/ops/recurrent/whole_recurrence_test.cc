@@ -151,6 +151,12 @@ TEST(WholeRecurrences, RefuseShapesThatDoNotFit) {
                  "must be known, and at least 1");
   expect_refused(plain, {{{2, 5, 6}}, {{7, 8}}, {{2, 8}}}, "input 1 must be f32[6,8]");
   expect_refused(plain, {{{2, 5, 6}}, {{6, 8}}, {{2, 9}}}, "input 2 must be f32[2,8]");
+  const Builder of_half = [](Inputs x) {
+    return x[0].graph().add(kWholeGru, x, {}, NodeOptions(RecurrenceOptions())).output();
+  };
+  std::vector<TensorType> half{{{2, 5, 6}}, {{6, 9}}, {{3, 9}}, {{9}}, {{9}}, {{2, 3}}};
+  for (TensorType& type : half) type.dtype = DType::kF16;
+  expect_refused(of_half, half, "takes f32 or f64, not f16[2,5,6]");
   const Builder with_lengths = [](Inputs x) {
     return whole_gru(x[0], {.input = x[1], .hidden = x[2]}, {.lengths = x[3]}).y;
   };
