@@ -1,6 +1,5 @@
-// ResNet-50, or another of its family, on TFRecord files of images, or on generated ones. It is
-// built twice: as resnet, and as resnet50, its name where documents mean that depth. Try: resnet50
-// --devices=gpu:8
+// ResNet-18 to 152 on TFRecord files of images, or on generated ones. It is built twice: as resnet,
+// and as resnet50, since 50 is the default depth. Try: resnet50 --devices=gpu:8
 // --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
 #include "belfry/belfry.h"
 #include "belfry/trainers/models/models.h"

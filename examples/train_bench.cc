@@ -129,6 +129,19 @@ std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
   return {{training.kind, aggregation.allreduce, aggregation.gradient_repacking}};
 }
 
+// A configuration of another model has no flags of gpt.
+void leave_out_of_config(TrainFlags& training, const std::vector<OwnOption>& of_gpt,
+                         const ModelOptions& options) {
+  if (options.gpt) return;
+  JsonValue kept = JsonValue::object();
+  for (const auto& [name, value] : training.config.members()) {
+    const bool is_of_gpt = std::ranges::find(of_gpt, name, &OwnOption::name) != of_gpt.end();
+    if (!is_of_gpt || (name == "sequence_length" && options.sequence_length > 0))
+      kept.set(name, value);
+  }
+  training.config = std::move(kept);
+}
+
 BenchFlags parse(std::span<const char* const> arguments, const std::string& program) {
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
   BenchFlags wanted;
@@ -151,6 +164,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   wanted.model = find_model(wanted.model_name, wanted.image_size, options);
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
+  leave_out_of_config(wanted.training, of_gpt, options);
   add_to_config(wanted.training, wanted.model.optimizer);
   check(parser, wanted.training);
   check_trace(parser, wanted);

@@ -28,6 +28,8 @@ class AttentionParts {
                   cat("the time of ", x.type(), " must be known"));
     require_layer(layer_.heads > 0 && width_ % layer_.heads == 0, what, name, at.site,
                   cat(layer_.heads, " heads do not divide the width of ", x.type()));
+    require_layer(layer_.window == 0 || layer_.causal, what, name, at.site,
+                  "a window needs causal attention");
     if (layer_.kv_heads == 0) layer_.kv_heads = layer_.heads;
     require_layer(
         layer_.kv_heads > 0 && layer_.heads % layer_.kv_heads == 0, what, name, at.site,

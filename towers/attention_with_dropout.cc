@@ -88,6 +88,8 @@ Output attention_with_dropout(Output q, Output k, Output v, const AttentionOptio
     scores.hide_unless(less(constant(graph, places(keys, lengths.dtype())),
                             reshape(lengths, {kUnknownSize, 1, 1, 1})));
   if (const Output mask = inputs.mask) {
+    require(mask.dtype() == DType::kBool || is_floating(mask.dtype()), "attention: the mask ",
+            mask.type(), " is neither bool nor floating");
     if (mask.dtype() == DType::kBool)
       scores.hide_unless(with_heads(mask));
     else

@@ -40,7 +40,7 @@ Output seen_keys(Graph& graph, std::int64_t queries, std::int64_t keys,
                s = reshape(arange(graph, 0, static_cast<double>(keys), 1, DType::kI32), {1, keys});
   if (options.causal) demand(less_equal(s, t));
   if (options.window > 0) demand(less(t - s, options.window));
-  if (lengths) demand(less(s, reshape(lengths, {kUnknownSize, 1, 1, 1})));
+  if (lengths) demand(less(s, reshape(cast(lengths, DType::kI32), {kUnknownSize, 1, 1, 1})));
   if (mask) demand(mask.dtype() == DType::kBool ? mask : not_equal(mask, kHidden));
   return seen;
 }

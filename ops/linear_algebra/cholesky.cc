@@ -79,7 +79,7 @@ KernelRun cholesky_kernel(KernelPlan& plan) {
       const std::int64_t minor = Method::factorise(all.n, l);
       if (minor == 0) return;
       if (!spread_nan(l, all.elements()))
-        refuse_matrix(node, p, all, i,
+        refuse_matrix(node, all.number(p, i),
                       cat("is not positive definite: its first ", minor,
                           " rows and columns have no positive determinant"));
       copy_lower_triangle(all.n, l, l);

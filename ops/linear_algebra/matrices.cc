@@ -13,10 +13,8 @@ void require_square(const ShapeContext& c, std::size_t input) {
             "needs square matrices, not ", a);
 }
 
-void refuse_matrix(const Node& node, const KernelPointers& p, const SquareMatrices& all,
-                   std::int64_t i, const std::string& why) {
-  throw InvalidArgument(
-      cat(node.describe(), ": matrix ", p.first_row() * all.per_row + i, " of the batch ", why));
+void refuse_matrix(const Node& node, std::int64_t matrix, const std::string& why) {
+  throw InvalidArgument(cat(node.describe(), ": matrix ", matrix, " of the batch ", why));
 }
 
 }  // namespace belfry

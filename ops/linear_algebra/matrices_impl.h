@@ -29,11 +29,14 @@ struct SquareMatrices {
   void each(const KernelPointers& p, const F& f) const {
     for (std::int64_t i = p.begin() * per_row; i < p.end() * per_row; ++i) f(i);
   }
+  // The number in the batch of matrix i of a launch.
+  std::int64_t number(const KernelPointers& p, std::int64_t i) const {
+    return p.first_row() * per_row + i;
+  }
 };
 
-// Throws "<node>: matrix 5 of the batch <why>" about matrix i of a launch.
-[[noreturn]] void refuse_matrix(const Node& node, const KernelPointers& p,
-                                const SquareMatrices& all, std::int64_t i, const std::string& why);
+// Throws "<node>: matrix 5 of the batch <why>".
+[[noreturn]] void refuse_matrix(const Node& node, std::int64_t matrix, const std::string& why);
 
 // A matrix that cannot be factorised because it is not finite has factors of NaN, so that training
 // handles it like any other number that is not finite. Returns false if all elements are finite.

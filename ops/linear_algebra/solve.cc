@@ -93,7 +93,8 @@ KernelRun lu_factor_kernel(KernelPlan& plan) {
       const std::int64_t zero =
           Factors::make(all.n, factors, p.output<std::int32_t>(1) + i * all.n);
       if (zero > 0 && !spread_nan(factors, all.elements()))
-        refuse_matrix(node, p, all, i, cat("is singular: pivot ", zero, " of ", all.n, " is 0"));
+        refuse_matrix(node, all.number(p, i),
+                      cat("is singular: pivot ", zero, " of ", all.n, " is 0"));
     });
   });
 }

@@ -25,6 +25,12 @@ std::vector<Output> triangular_solve_gradient(const Node& node, std::span<const 
   return result;
 }
 
+// Whether one matrix serves the whole batch.
+bool is_one_matrix(const Node& node) {
+  const Shape& a = node.input(1).shape();
+  return a.product(0, a.rank() - 2) == 1;
+}
+
 template <class Substitution>
 KernelRun triangular_solve_kernel(KernelPlan& plan) {
   const auto [upper, transpose] = plan.options<TriangularSolveOptions>();
@@ -35,7 +41,7 @@ KernelRun triangular_solve_kernel(KernelPlan& plan) {
           const T* const a = p.input<T>(1) + matrix * all.matrices.elements();
           for (std::int64_t i = 0; i < all.n; ++i)
             if (a[i * all.n + i] == 0)
-              refuse_matrix(node, p, all.matrices, matrix,
+              refuse_matrix(node, is_one_matrix(node) ? 0 : all.matrices.number(p, matrix),
                             cat("is singular: element ", i, " of its diagonal is 0"));
           Substitution::run(triangle, all.n, all.k, a, x);
         });

@@ -31,7 +31,7 @@ CtcBestPath ctc_best_path(Output logits, Output logit_lengths, CtcBestPathOption
   const Output is_label =
       logical_and(in_time, logical_and(not_equal(path, options.blank), not_equal(path, before)));
   const Output counted = cast(is_label, DType::kI64);
-  // Labels move to their places, and all else behind the last place, which is cut off.
+  // Labels move to their places, and all else after the last place, which is cut off.
   const Output place = where(is_label, cumsum(counted, {.axis = 1, .exclusive = true}), time);
   const Output none = zeros_like(pad(path, {{}, {0, 1}}));
   const Output moved = scatter_add(none, place, path + 1, {.axis = 1, .batch_dims = 1});

@@ -1,12 +1,12 @@
 #include "belfry/ops/losses/edit_distance.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/kernels/on_host.h"
 
 namespace belfry {
 namespace edit_distance_op {
@@ -73,12 +73,9 @@ const Op kEditDistance{.name = "EditDistance",
                        .cpu_only = "it compares labels one by one, which hosts do"};
 
 Output edit_distance(Output a, Output a_lengths, Output b, Output b_lengths, At at) {
-  Graph& graph = a.graph();
-  SiteScope site(graph, at.site);
-  std::optional<HostScope> host;
-  if (const DeviceSpec& device = a.node().device(); device.is_gpu()) host.emplace(graph, device);
+  const SiteScope site(a.graph(), at.site);
   const auto wide = [](Output x) { return cast(x, DType::kI64); };
-  return graph.add(kEditDistance, {wide(a), wide(a_lengths), wide(b), wide(b_lengths)}, at)
+  return add_on_host(kEditDistance, {wide(a), wide(a_lengths), wide(b), wide(b_lengths)}, at)
       .output();
 }
 

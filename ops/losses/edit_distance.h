@@ -7,7 +7,7 @@ namespace belfry {
 
 // a [n, ta], b [n, tb], and their lengths [n], all i32 or i64 -> i32 [n]: the fewest labels to
 // insert, remove or replace that make of the first a_lengths[i] labels of row i of a the first
-// b_lengths[i] labels of row i of b. Labels behind the lengths are not read. Where a is what a
+// b_lengths[i] labels of row i of b. Labels after the lengths are not read. Where a is what a
 // model has read, and b the truth, metrics::ratio(edit_distance(...), b_lengths) is the error rate
 // of labels. On GPUs the host computes it.
 //

@@ -10,9 +10,9 @@ extern const Op kLogSumExp;
 // dy, y -> dx = dy - e^y sum(dy).
 extern const Op kLogSoftmaxGrad;
 
-// x - log(sum(e^x)) along an axis, which may be negative (from the last). -inf alone gives NaN, as
-// does its gradient, so it does in PyTorch: where all of a row may be hidden, hide by a large
-// number.
+// x - log(sum(e^x)) along an axis, which may be negative (from the last). A row of -inf alone gives
+// NaN, and so does its gradient, as in PyTorch. Where a whole row may be hidden, hide it by a large
+// negative number.
 Output log_softmax(Output x, int axis = -1, At at = {});
 // log(sum(e^x)) along an axis. Nothing, or -inf alone, gives -inf.
 Output logsumexp(Output x, int axis = -1, ReducedAxes kept = ReducedAxes::kDropped, At at = {});

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
@@ -38,7 +40,8 @@ OpWork recurrence_work(const WorkContext& c) {
   const Shape& gates = c.outputs[0].shape;
   const double hidden = work_elements(c.outputs.back().shape, 1);
   return {.multiply_adds = work_elements(gates) * hidden,
-          .rereads = static_cast<double>(gates[1] - 1) * hidden * work_elements(gates, 2)};
+          .rereads = static_cast<double>(std::max<std::int64_t>(gates[1] - 1, 0)) * hidden *
+                     work_elements(gates, 2)};
 }
 
 kernels::Sequences sequences_of(const KernelPlan& plan, std::size_t vectors) {

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/typed_kernels.h"
@@ -278,6 +279,15 @@ RecurrentResult build(const Op& op, Output x, const RecurrentWeights& weights,
   return all;
 }
 
+// Forward: products with x and h. Backward: two of each.
+OpWork work(const WorkContext& c) {
+  const Shape &x = c.inputs[0].shape, &u = c.node.input(2).shape();
+  const bool gradient = &c.node.op() == &kWholeLstmGrad || &c.node.op() == &kWholeGruGrad;
+  const double rows = work_elements(x) / work_elements(Shape{x[2]});
+  return {.multiply_adds = (gradient ? 2 : 1) * rows * work_elements(Shape{u[1]}) *
+                           (work_elements(Shape{x[2]}) + work_elements(Shape{u[0]}))};
+}
+
 constexpr const char* kNoSecond =
     "second derivatives of whole recurrences are not supported; leave RecurrentOptions::cudnn out";
 
@@ -289,6 +299,7 @@ const Op kWholeLstm{.name = "WholeLstm",
                     .inputs = kVariadicInputs,
                     .shape = whole_recurrence::forward_shape<true>,
                     .gradient = whole_recurrence::gradient,
+                    .work = whole_recurrence::work,
                     .heavy = true,
                     .reference = whole_recurrence::reference,
                     .autocast = Autocast::kFull};
@@ -296,6 +307,7 @@ const Op kWholeGru{.name = "WholeGru",
                    .inputs = kVariadicInputs,
                    .shape = whole_recurrence::forward_shape<false>,
                    .gradient = whole_recurrence::gradient,
+                   .work = whole_recurrence::work,
                    .heavy = true,
                    .reference = whole_recurrence::reference,
                    .autocast = Autocast::kFull};
@@ -303,12 +315,14 @@ const Op kWholeLstmGrad{.name = "WholeLstmGrad",
                         .inputs = kVariadicInputs,
                         .shape = whole_recurrence::gradient_shape<true>,
                         .no_gradient = whole_recurrence::kNoSecond,
+                        .work = whole_recurrence::work,
                         .heavy = true,
                         .reference = whole_recurrence::gradient_reference};
 const Op kWholeGruGrad{.name = "WholeGruGrad",
                        .inputs = kVariadicInputs,
                        .shape = whole_recurrence::gradient_shape<false>,
                        .no_gradient = whole_recurrence::kNoSecond,
+                       .work = whole_recurrence::work,
                        .heavy = true,
                        .reference = whole_recurrence::gradient_reference};
 

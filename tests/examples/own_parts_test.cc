@@ -41,6 +41,8 @@ class HostQueue final : public cuda::KernelQueue {
   void convolve(const cuda::ConvolutionCall&) override { refuse(); }
   void pool(const cuda::PoolingCall&) override { refuse(); }
   void attend(const cuda::AttentionCall&) override { refuse(); }
+  void recur(const cuda::RecurrenceCall&) override { refuse(); }
+  void recur_back(const cuda::RecurrenceGradCall&) override { refuse(); }
   cuda::Fault* fault(const std::shared_ptr<const cuda::Refusal>&) override {
     refuse();
     return nullptr;

@@ -272,8 +272,7 @@ TEST(AttentionLayer, RefusesWhatDoesNotFit) {
   };
   EXPECT_THAT(with_cache(x, {.heads = 3}),
               HasSubstr("a cache takes one position at a time, not f32[2,5,6]"));
-  EXPECT_THAT(with_cache(one, {.heads = 3, .rotary = true}),
-              HasSubstr("a cache has no window and no rotary"));
+  EXPECT_THAT(with_cache(one, {.heads = 3, .window = 2}), HasSubstr("a cache has no window"));
   EXPECT_THAT(with_cache(one, {.heads = 3}),
               HasSubstr("the cache is f32[2,5,4], but must be f32[n,5,6]"));
 }

@@ -43,10 +43,10 @@ struct Callback {
   // Before and after step `info.step`, counted from 0. `info.seconds` is the time of the call.
   virtual void before_step(Trainer&, const StepInfo&) {}
   virtual void after_step(Trainer&, const StepInfo&) {}
-  // Before after_step(), if the loss or gradients of step `info.step` are not finite, so that it
-  // has changed nothing, and the options ask to stop or to restore. `info.step` steps are complete.
-  // A callback that saves returns its newest checkpoint, "" for none. It first saves this state if
-  // the training `stops`.
+  // Before after_step(), if the loss or gradients of step `info.step` are not finite
+  // (DivergenceWatch::changes() says what it changed), and the training stops or restores.
+  // `info.step` steps are complete. A callback that saves returns its newest checkpoint, "" for
+  // none. It first saves this state if the training `stops` and the step changed nothing.
   virtual std::string after_bad_step(Trainer&, const StepInfo&, [[maybe_unused]] bool stops) {
     return "";
   }

@@ -56,7 +56,8 @@ void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) t
 // The step is run again, and data are looked at, only then: that takes time.
 void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool finite) {
   if (finite || losses_.not_finite_since()) return;
-  bad_loss_ = built_.nodes().losses[loss].name;
+  if (std::exchange(bad_step_, progress_.steps() + 1) != progress_.steps() + 1)  // the first one
+    bad_loss_ = built_.nodes().losses[loss].name;
   look_for_bad_value(batch, loss);
   if (!suspects_.input.empty()) return;
   suspects_.input =

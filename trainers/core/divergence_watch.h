@@ -71,6 +71,7 @@ class DivergenceWatch {
   Suspects suspects_;
   std::optional<BadValue> bad_value_;
   std::string bad_loss_, changes_;
+  std::int64_t bad_step_ = 0;        // of bad_loss_, from 1
   std::int64_t skipped_before_ = 0;  // the first step of this run
   std::int64_t skipped_ = 0;
   bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;

@@ -30,7 +30,10 @@ class MappedData final : public Dataset {
         from_(data_->signature()),
         to_(std::move(fields)),
         function_(std::move(function)),
-        in_place_(in_place) {}
+        in_place_(in_place) {
+    const auto* const inner = dynamic_cast<const MappedData*>(data_.get());
+    depth_ = inner ? inner->depth_ + 1 : 1;
+  }
 
   std::vector<Field> signature() const override { return to_; }
   std::int64_t size() const override { return data_->size(); }
@@ -69,8 +72,9 @@ class MappedData final : public Dataset {
       data_->gather_training(*pass, indices, below);
     else
       data_->gather(indices, below);
-    const std::uint64_t key =
-        pass ? combine_key(pass->seed, static_cast<std::uint64_t>(pass->epoch)) : 0;
+    // Other numbers than those of the data below, which may draw some, too.
+    const std::uint64_t key = combine_key(
+        pass ? combine_key(pass->seed, static_cast<std::uint64_t>(pass->epoch)) : 0, depth_);
     for (std::size_t i = 0; i < indices.size(); ++i) {
       const std::vector<std::byte*> from = rows_of(from_, below, i), to = rows_of(to_, out, i);
       MappedSample sample{
@@ -88,6 +92,7 @@ class MappedData final : public Dataset {
   std::vector<Field> from_, to_;
   SampleFunction function_;
   bool in_place_;
+  std::uint64_t depth_;  // of maps over maps
 };
 
 void require_parts(const std::unique_ptr<Dataset>& data, const SampleFunction& function) {

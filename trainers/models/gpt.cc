@@ -60,9 +60,7 @@ Output Decoder::linear(std::string_view name, Output x, std::int64_t units) cons
                 .init = initial_weights()});
 }
 
-Output Decoder::with_dropout(Output x) const {
-  return size.dropout > 0 ? dropout(tower, x, size.dropout) : x;
-}
+Output Decoder::with_dropout(Output x) const { return dropout(tower, x, size.dropout); }
 
 Output Decoder::mlp(Output rows) const {
   if (is_llama(size)) {
@@ -126,14 +124,17 @@ void check_gpt_size(const GptSize& size) {
   check(known, "architecture", size.architecture, " is none of gpt2, llama");
   check(size.gelu == "tanh" || size.gelu == "exact", "gelu", size.gelu, " is none of tanh, exact");
   check(size.layers >= 1, "layers", size.layers, ": a model has at least 1");
-  check(size.width >= 1, "width", size.width, ": it is at least 1");
+  constexpr std::int64_t kWidest = 1 << 28;
+  check(size.width >= 1 && size.width <= kWidest, "width", size.width, ": it is from 1 to ",
+        kWidest);
   check(size.heads >= 1 && size.width % size.heads == 0, "heads", size.heads,
         " does not divide the width ", size.width, " (", the_option("width"), ")");
   check(size.kv_heads >= 0 && (size.kv_heads == 0 || size.heads % size.kv_heads == 0), "kv_heads",
         size.kv_heads, " does not divide the ", size.heads, " heads (", the_option("heads"), ")");
   check(!is_llama(size) || size.width / size.heads % 2 == 0, "heads", size.heads,
         ": the rotations of llama need an even width of each head, not ", size.width / size.heads);
-  check(size.mlp_width >= 0, "mlp_width", size.mlp_width, ": it is at least 1, or 0 for the usual");
+  check(size.mlp_width >= 0 && size.mlp_width <= kWidest, "mlp_width", size.mlp_width,
+        ": it is from 1 to ", kWidest, ", or 0 for the usual");
   check(size.sequence_length >= 1, "sequence_length", size.sequence_length, ": it is at least 1");
   check(size.vocabulary >= 1, "vocabulary", size.vocabulary, ": a model knows at least 1 token");
   check(is_llama(size) || size.rope_theta == GptSize{}.rope_theta, "rope_theta", size.rope_theta,
@@ -176,10 +177,10 @@ Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size) {
 namespace {
 
 OwnOption number_flag(const char* name, std::int64_t& value, std::int64_t least, const char* text) {
-  const OwnOption::Range from_0{"a whole number from 0 to 1073741824",
-                                [](double x) { return x >= 0 && x <= (1 << 30); }};
-  const OwnOption::Range from_1{"a whole number from 1 to 1073741824",
-                                [](double x) { return x >= 1 && x <= (1 << 30); }};
+  const OwnOption::Range from_0{"a whole number from 0 to 268435456",
+                                [](double x) { return x >= 0 && x <= (1 << 28); }};
+  const OwnOption::Range from_1{"a whole number from 1 to 268435456",
+                                [](double x) { return x >= 1 && x <= (1 << 28); }};
   return {.name = name, .variable = &value, .text = text, .range = least == 0 ? from_0 : from_1};
 }
 
@@ -190,18 +191,18 @@ const std::vector<OwnOption::Choice>& presets() {
       {"char",
        {"--architecture=gpt2", "--layers=4", "--heads=4", "--kv_heads=0", "--width=128",
         "--mlp_width=0", "--sequence_length=64", "--tie_embeddings=true", "--bias=true",
-        "--gelu=exact"}},
+        "--rope_theta=10000", "--gelu=exact"}},
       {"gpt2-124m",
        {"--architecture=gpt2", "--layers=12", "--heads=12", "--kv_heads=0", "--width=768",
         "--mlp_width=0", "--sequence_length=1024", "--vocabulary=50257", "--tie_embeddings=true",
-        "--bias=true", "--gelu=tanh"}},
+        "--bias=true", "--rope_theta=10000", "--gelu=tanh"}},
       {"gpt2-355m",
        {"--architecture=gpt2", "--layers=24", "--heads=16", "--kv_heads=0", "--width=1024",
         "--mlp_width=0", "--sequence_length=1024", "--vocabulary=50257", "--tie_embeddings=true",
-        "--bias=true", "--gelu=tanh"}},
+        "--bias=true", "--rope_theta=10000", "--gelu=tanh"}},
       {"llama-tiny",
        {"--architecture=llama", "--layers=4", "--heads=8", "--kv_heads=4", "--width=256",
-        "--mlp_width=0", "--sequence_length=256", "--tie_embeddings=false"}},
+        "--mlp_width=0", "--sequence_length=256", "--rope_theta=10000", "--tie_embeddings=false"}},
       {"llama-8b",
        {"--architecture=llama", "--layers=32", "--heads=32", "--kv_heads=8", "--width=4096",
         "--mlp_width=14336", "--sequence_length=8192", "--vocabulary=128256",

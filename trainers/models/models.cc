@@ -80,8 +80,7 @@ Output text_gru(Tower& tower, Output tokens, Output label, const ModelOptions& o
 namespace {
 
 Output build_gpt(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
-  return models::gpt(tower, tokens, label, options.gpt.value_or(models::GptSize{}),
-                     options.label_smoothing);
+  return models::gpt(tower, tokens, label, *options.gpt, options.label_smoothing);
 }
 
 template <int depth>
@@ -151,6 +150,7 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
                                   "); it is for the models gpt, lstm and gru");
     require(entry.build == build_gpt || !options.gpt, "the model ", name,
             " has no GptSize; that is for gpt");
+    if (entry.build == build_gpt && !options.gpt) options.gpt = models::GptSize{};
     std::int64_t size = text ? options.sequence_length : image_size;
     if (size == 0) size = options.gpt ? options.gpt->sequence_length : entry.size;
     if (options.gpt) {

@@ -80,7 +80,7 @@ Output ResNet::bottleneck(const std::string& name, Output x, int width, int stri
   return relu(x + beside);
 }
 
-// The blocks of each of the four groups; null for a depth that the paper does not have.
+// The blocks of each of the four groups.
 struct Depth {
   int layers;
   bool has_bottlenecks;

@@ -100,9 +100,10 @@ struct Report {
 // One JSON object with a member per field above, without the groups; `flags` is an object. Values
 // that do not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale,
 // skipped_steps, loss, first_nonfinite_step, nonfinite_variable, validation_loss,
-// validation_accuracy, tokens_per_second, mfu, communication_hidden_share, k_dependent_because) are
-// null. So are values that are not known (params_hash, state_hash, replicas_equal, replicas_shared
-// of a run that failed), and numbers that are not finite. `metrics` is an object.
+// validation_accuracy before a test, tokens_per_second, mfu, communication_hidden_share,
+// k_dependent_because) are null; a model without `accuracy` has no validation_accuracy. So are
+// values that are not known (params_hash, state_hash, replicas_equal, replicas_shared of a run that
+// failed), and numbers that are not finite. `metrics` is an object.
 JsonValue to_json(const Report& report);
 
 // A table that closes a program's output.

@@ -305,7 +305,7 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
     }
 }
 
-std::string TrainingRun::other_flags_of_program() const {
+std::string TrainingRun::other_flags_of_program() const try {
   const std::optional<JsonValue> before =
       directory_ ? run_config(directory_->files(), directory_->path()) : std::nullopt;
   std::string text;
@@ -317,6 +317,8 @@ std::string TrainingRun::other_flags_of_program() const {
       text += cat("; --", option.name, " was ", shown(then), " and is now ", shown(now));
   }
   return text;
+} catch (const Error&) {
+  return "";  // the configuration cannot be read, and another error is under way
 }
 
 std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {

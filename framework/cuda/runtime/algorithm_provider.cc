@@ -15,6 +15,10 @@ AlgorithmTable::Choice fastest(const std::string& what,
                                const std::vector<CudnnAlgorithm>& algorithms,
                                const std::vector<double>& seconds) {
   const auto least = std::min_element(seconds.begin(), seconds.end() - 1);
+  if (*least == AlgorithmSource::kNever) {
+    log_info(what, ": no algorithm of cuDNN serves, so kernels of Belfry compute it");
+    return {};
+  }
   log_info(what, ": ", *least * 1e3, " ms by cuDNN, ", seconds.back() * 1e3,
            " ms by kernels of Belfry");
   if (*least >= seconds.back()) return {};

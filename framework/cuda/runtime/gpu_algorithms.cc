@@ -66,9 +66,13 @@ std::vector<double> GpuAlgorithms::seconds(const Attention& attention,
 std::vector<double> GpuAlgorithms::seconds(const Recurrence& recurrence,
                                            std::span<const RecurrenceKernels> kernels) {
   RecurrenceTrial trial(recurrence, where_);
-  // Ours come first, as the others are compared with them.
-  std::vector<double> all(kernels.size());
-  for (std::size_t i = kernels.size(); i-- > 0;) all[i] = trial.seconds(kernels[i]);
+  // Ours come first, as the others are compared with them. Without memory for ours, nothing else is
+  // taken.
+  std::vector<double> all(kernels.size(), kNever);
+  for (std::size_t i = kernels.size(); i-- > 0;) {
+    all[i] = trial.seconds(kernels[i]);
+    if (all.back() == kNever) break;
+  }
   return all;
 }
 
