@@ -1,5 +1,6 @@
 // Runs the benchmark program train_bench as people run it.
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -337,6 +338,19 @@ TEST(TrainBench, RefusesAScopeThatTheModelLacks) {
     EXPECT_THAT(done.errors, AllOf(HasSubstr("error: --recompute=block0: the model has no nodes"),
                                    HasSubstr("fc0, fc1, fc2")));
   }
+}
+
+TEST(TrainBench, ReadsItsOwnConfiguration) {
+  const std::string file = temporary_path(".json");
+  for (const char* const model : {"--model=mlp", "--model=gpt", "--model=lstm"}) {
+    const Finished printed = bench({model, "--print_config"});
+    ASSERT_EQ(printed.status, 0) << printed.errors;
+    std::ofstream(file) << printed.output;
+    const Finished read = bench({model, "--config=" + file, "--print_config"});
+    EXPECT_EQ(read.status, 0) << read.errors;
+    EXPECT_EQ(read.output, printed.output);
+  }
+  local_file_system().remove(file);
 }
 
 TEST(TrainBench, RefusesFlagsThatMakeNoSense) {

@@ -77,6 +77,16 @@ TEST(MapSamples, DrawsNumbersOfTheSampleAndTheEpoch) {
   EXPECT_EQ(tested(), tested());
 }
 
+// Each map has random numbers of its own, also over data that draw some themselves.
+TEST(MapSamples, OverOthersHaveOtherNumbers) {
+  std::vector<std::uint64_t> drawn;
+  const auto draw = [&](MappedSample& sample) { drawn.push_back(sample.random.bits()); };
+  const auto data = map_samples(map_samples(numbers(), draw), draw);
+  gather_tensors(*data, std::vector<std::int64_t>{0});
+  ASSERT_EQ(drawn.size(), 2u);
+  EXPECT_NE(drawn[0], drawn[1]);
+}
+
 TEST(MapSamples, NamesFieldsThatAreAskedForAsAnotherType) {
   const auto asking = [](auto ask) {
     const auto data = map_samples(numbers(), ask);

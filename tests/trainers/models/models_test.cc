@@ -277,7 +277,8 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
-                         testing::Values("mnist", "mlp", "resnet20", "resnet18", "resnet50", "gpt"),
+                         testing::Values("mnist", "mlp", "resnet20", "resnet18", "resnet50", "gpt",
+                                         "gru"),
                          [](const auto& test) { return test.param; });
 
 // Smoothed targets make the loss of guessing larger, and training ends with other weights.
