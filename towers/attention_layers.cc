@@ -143,6 +143,7 @@ KeyValueCache key_value_cache(Tower& tower, std::string_view name, const Shape& 
 Output causal_self_attention(Tower& tower, std::string_view name, Output x, AttentionLayer layer,
                              const TokenStep& step, KeyValueCache& cache, At at) {
   constexpr std::string_view kWhat = "causal_self_attention";
+  layer.causal = true;
   const AttentionParts parts(tower, kWhat, name, x, layer, at);
   require_layer(x.shape()[1] == 1, kWhat, name, at.site,
                 cat("a cache takes one position at a time, not ", x.type()));

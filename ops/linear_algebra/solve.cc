@@ -159,10 +159,10 @@ LuFactors lu_factor(Output a, At at) {
 
 Output lu_solve(const LuFactors& a, Output b, At at) {
   const SiteScope site(b.graph(), at.site);
-  const LinearSystem system("lu_solve", a.factors, b, at);
+  const LinearSystem equations("lu_solve", a.factors, b, at);
   Output pivots = a.pivots;
-  while (pivots.shape().rank() + 1 < system.a.shape().rank()) pivots = expand_dims(pivots, 0);
-  return system.given_shape(add_lu_solve(system.b, {system.a, pivots}, {}, at));
+  while (pivots.shape().rank() + 1 < equations.a.shape().rank()) pivots = expand_dims(pivots, 0);
+  return equations.given_shape(add_lu_solve(equations.b, {equations.a, pivots}, {}, at));
 }
 
 Output solve(Output a, Output b, At at) { return lu_solve(lu_factor(a, at.site), b, at); }

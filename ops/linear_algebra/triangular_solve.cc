@@ -63,8 +63,8 @@ const Op kTriangularSolve {
 
 Output triangular_solve(Output a, Output b, TriangularSolveOptions options, At at) {
   const SiteScope site(a.graph(), at.site);
-  const LinearSystem system("triangular_solve", a, b, at);
-  return system.given_shape(triangular_solve_of(system.a, system.b, options, at));
+  const LinearSystem equations("triangular_solve", a, b, at);
+  return equations.given_shape(triangular_solve_of(equations.a, equations.b, options, at));
 }
 
 }  // namespace belfry

@@ -348,7 +348,7 @@ TEST(TrainBench, ReadsItsOwnConfiguration) {
     std::ofstream(file) << printed.output;
     const Finished read = bench({model, "--config=" + file, "--print_config"});
     EXPECT_EQ(read.status, 0) << read.errors;
-    EXPECT_EQ(read.output, printed.output);
+    EXPECT_EQ(nlohmann::json::parse(read.output), nlohmann::json::parse(printed.output));
   }
   local_file_system().remove(file);
 }

@@ -139,7 +139,7 @@ void check_gpt_size(const GptSize& size) {
   check(size.vocabulary >= 1, "vocabulary", size.vocabulary, ": a model knows at least 1 token");
   check(is_llama(size) || size.rope_theta == GptSize{}.rope_theta, "rope_theta", size.rope_theta,
         " has no use for gpt2, whose positions are learned; leave it out, or use ",
-        option_name("architecture=llama"));
+        option_name("architecture"), "=llama");
 }
 
 Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size, double label_smoothing) {
@@ -189,24 +189,24 @@ const std::vector<OwnOption::Choice>& presets() {
   // table 3.
   static const std::vector<OwnOption::Choice> all{
       {"char",
-       {"--architecture=gpt2", "--layers=4", "--heads=4", "--kv_heads=0", "--width=128",
-        "--mlp_width=0", "--sequence_length=64", "--tie_embeddings=true", "--bias=true",
-        "--rope_theta=10000", "--gelu=exact"}},
+       {"architecture=gpt2", "layers=4", "heads=4", "kv_heads=0", "width=128", "mlp_width=0",
+        "sequence_length=64", "tie_embeddings=true", "bias=true", "rope_theta=10000",
+        "gelu=exact"}},
       {"gpt2-124m",
-       {"--architecture=gpt2", "--layers=12", "--heads=12", "--kv_heads=0", "--width=768",
-        "--mlp_width=0", "--sequence_length=1024", "--vocabulary=50257", "--tie_embeddings=true",
-        "--bias=true", "--rope_theta=10000", "--gelu=tanh"}},
+       {"architecture=gpt2", "layers=12", "heads=12", "kv_heads=0", "width=768", "mlp_width=0",
+        "sequence_length=1024", "vocabulary=50257", "tie_embeddings=true", "bias=true",
+        "rope_theta=10000", "gelu=tanh"}},
       {"gpt2-355m",
-       {"--architecture=gpt2", "--layers=24", "--heads=16", "--kv_heads=0", "--width=1024",
-        "--mlp_width=0", "--sequence_length=1024", "--vocabulary=50257", "--tie_embeddings=true",
-        "--bias=true", "--rope_theta=10000", "--gelu=tanh"}},
+       {"architecture=gpt2", "layers=24", "heads=16", "kv_heads=0", "width=1024", "mlp_width=0",
+        "sequence_length=1024", "vocabulary=50257", "tie_embeddings=true", "bias=true",
+        "rope_theta=10000", "gelu=tanh"}},
       {"llama-tiny",
-       {"--architecture=llama", "--layers=4", "--heads=8", "--kv_heads=4", "--width=256",
-        "--mlp_width=0", "--sequence_length=256", "--rope_theta=10000", "--tie_embeddings=false"}},
+       {"architecture=llama", "layers=4", "heads=8", "kv_heads=4", "width=256", "mlp_width=0",
+        "sequence_length=256", "rope_theta=10000", "tie_embeddings=false"}},
       {"llama-8b",
-       {"--architecture=llama", "--layers=32", "--heads=32", "--kv_heads=8", "--width=4096",
-        "--mlp_width=14336", "--sequence_length=8192", "--vocabulary=128256",
-        "--tie_embeddings=false", "--rope_theta=500000"}}};
+       {"architecture=llama", "layers=32", "heads=32", "kv_heads=8", "width=4096",
+        "mlp_width=14336", "sequence_length=8192", "vocabulary=128256", "tie_embeddings=false",
+        "rope_theta=500000"}}};
   return all;
 }
 

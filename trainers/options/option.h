@@ -88,7 +88,7 @@ struct OptionRow {
   bool (*taken)(const TrainerFacts& kind) = nullptr;
   std::string (*not_taken)(const OptionQuestion& asking) = nullptr;
 
-  std::vector<OwnOption::Choice> stands_for = {};  // values that stand for other flags
+  std::vector<OwnOption::Choice> stands_for = {};  // values that stand for other options
   std::string only_of = {};  // the trainer whose own option it is; "": it is none
   bool of_program = false;   // the recipe's own
 

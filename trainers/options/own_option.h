@@ -36,10 +36,10 @@ struct OwnOption {
   std::string unit = "";  // for --help: "RATE"; "": the type decides
   // The strings that an option takes, which --help lists; empty: any string.
   std::vector<std::string> choices = {};
-  // Choices that stand for other flags, which are read first: those that are given win.
+  // Choices that stand for other options, which are read first: those that are given win.
   struct Choice {
     std::string name;
-    std::vector<std::string> flags;  // "--layers=12"
+    std::vector<std::string> options;  // "layers=12"
   };
   std::vector<Choice> stands_for = {};
   // For a trainer's option: whether another value gives other results. For a program's option the

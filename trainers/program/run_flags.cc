@@ -381,7 +381,8 @@ std::vector<std::string> implied_by(const FlagParser& parser,
   std::vector<std::string> flags;
   for (const auto& [name, value] : chosen)
     for (const OwnOption::Choice& choice : parser.row(name)->stands_for)
-      if (choice.name == value) flags.insert(flags.end(), choice.flags.begin(), choice.flags.end());
+      if (choice.name == value)
+        for (const std::string& option : choice.options) flags.push_back("--" + option);
   return flags;
 }
 

@@ -110,11 +110,11 @@ models::GptSize preset(std::string_view name) {
   const std::vector<OwnOption> flags = models::gpt_flags(size, chosen);
   for (const OwnOption::Choice& choice : flags[0].stands_for) {
     if (choice.name != name) continue;
-    for (const std::string& flag : choice.flags) {
-      const std::size_t equals = flag.find('=');
+    for (const std::string& written : choice.options) {
+      const std::size_t equals = written.find('=');
       for (const OwnOption& option : flags)
-        if ("--" + option.name == flag.substr(0, equals))
-          option.read({option.name, flag.substr(equals + 1), flag});
+        if (option.name == written.substr(0, equals))
+          option.read({option.name, written.substr(equals + 1), "--" + written});
     }
   }
   return size;
