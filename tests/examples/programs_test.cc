@@ -105,7 +105,7 @@ TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
       flags.insert(flags.end(), {"--num_batches=2", "--num_warmup_batches=0"});
     else
       flags.emplace_back("--max_steps=2");
-    if (program == "resnet50") flags.emplace_back("--image_size=32");
+    if (program == "resnet") flags.emplace_back("--image_size=32");
     const auto hash = [&](std::vector<std::string> arguments) {
       arguments.push_back("--json=" + json);
       const Finished done = run_built(program, arguments);

@@ -99,7 +99,7 @@ TEST_P(StepActivityTest, NamesTheOpThatHangsAndWhoWaitsForIt) {
   const std::string wait = devices == 1   ? ""
                            : threads == 1 ? "; cpu:0 waits for a thread at '"
                                           : "; cpu:0 waits for it at '";
-  HeldRun::told(begin, wait.empty() ? "'slow'" : wait);
+  HeldRun::told(begin, wait.empty() ? "has computed Tanh 'slow'" : wait);
   const std::string told = HeldRun::look_at_runs(begin + 10s);
   EXPECT_THAT(told, HasSubstr(cat("cpu:", devices - 1,
                                   " has computed Tanh 'slow' (built at step_activity_test.cc:")));
