@@ -1,7 +1,7 @@
-"""Training steps of bert and unet in PyTorch, for bench_peers: the models of torch_models/, in the
-sizes of PROGRAMS in bench_peers.
+"""Training steps in PyTorch, for bench_peers: bert and unet of torch_models/, in the sizes of
+PROGRAMS in bench_peers, and the models lstm and gru of train_bench.
 
-  torch_steps.py bert|unet STEPS [THREADS]
+  torch_steps.py bert|unet|lstm|gru STEPS [THREADS]
 
 Prints JSON: the median time of a step, in milliseconds.
 """
@@ -11,6 +11,8 @@ import sys
 import time
 
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from torch_models import bert, unet
 
@@ -36,11 +38,33 @@ def unet_step(batch=8, side=64):
     return torch.optim.Adam(model.parameters(), 1e-3), lambda: unet.loss(model, image, None)
 
 
+class Text(nn.Module):
+    def __init__(self, layers, characters=65, hidden=512):
+        super().__init__()
+        self.characters = nn.Embedding(characters, hidden)
+        self.layers = layers(hidden, hidden, num_layers=2, batch_first=True)
+        self.head = nn.Linear(hidden, characters)
+
+    def forward(self, tokens):
+        return self.head(self.layers(self.characters(tokens))[0]).flatten(0, 1)
+
+
+def text_step(layers, batch=32, time=64):
+    model = Text(layers)
+    tokens, label = torch.randint(65, (2, batch, time))
+    return torch.optim.Adam(model.parameters(), 2e-3), lambda: F.cross_entropy(model(tokens), label.flatten())
+
+
 def main():
     model, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 2)
     torch.manual_seed(1)
-    optimizer, loss = {"bert": bert_step, "unet": unet_step}[model]()
+    optimizer, loss = {
+        "bert": bert_step,
+        "unet": unet_step,
+        "lstm": lambda: text_step(nn.LSTM),
+        "gru": lambda: text_step(nn.GRU),
+    }[model]()
     times = []
     for _ in range(3 + steps):
         start = time.perf_counter()
