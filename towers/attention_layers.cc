@@ -1,7 +1,10 @@
 #include "belfry/towers/attention_layers.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/attention/composed_attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/gather.h"
@@ -9,7 +12,6 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/split.h"
-#include "belfry/towers/attention_with_dropout_impl.h"
 #include "belfry/towers/layer_scope_impl.h"
 #include "belfry/towers/layers.h"
 
@@ -67,10 +69,9 @@ class AttentionParts {
     AttentionOptions all = options;
     all.heads = layer_.heads;
     all.kv_heads = layer_.kv_heads;
-    const Output y =
-        layer_.dropout > 0 && tower_.is_training()
-            ? attention_with_dropout(qkv[0], qkv[1], qkv[2], all, inputs, layer_.dropout, at_)
-            : attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
+    const Output y = layer_.dropout > 0 && tower_.is_training()
+                         ? with_dropout(qkv, all, inputs)
+                         : attention(qkv[0], qkv[1], qkv[2], all, inputs, at_);
     return dense(tower_, "out", y, dense_layer(width_, layer_.out ? layer_.out : layer_.init), at_);
   }
 
@@ -80,6 +81,15 @@ class AttentionParts {
             .bias = layer_.bias,
             .init = init,
             .trainable = layer_.trainable};
+  }
+  Output with_dropout(const std::vector<Output>& qkv, const AttentionOptions& options,
+                      const AttentionInputs& inputs) const {
+    if (const Output mask = inputs.mask)
+      require(mask.dtype() == DType::kBool || is_floating(mask.dtype()), "attention (built at ",
+              at_, "): the mask ", mask.type(), " is neither bool nor floating");
+    const SiteScope lines(tower_.graph(), at_);
+    const NameScope names(tower_.graph(), "attention");
+    return composed_attention(qkv[0], qkv[1], qkv[2], options, inputs, layer_.dropout);
   }
   std::vector<Output> not_rotated(Output x) const {
     const Output qkv = into("qkv", x, width_ + 2 * kv_width());

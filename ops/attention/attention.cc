@@ -7,7 +7,7 @@
 #include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/attention/attention_impl.h"
-#include "belfry/ops/attention/composed_attention_impl.h"
+#include "belfry/ops/attention/composed_attention.h"
 #include "belfry/ops/attention/plain_attention_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 

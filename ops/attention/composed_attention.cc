@@ -1,13 +1,14 @@
+#include "belfry/ops/attention/composed_attention.h"
+
 #include <cmath>
 #include <limits>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/attention/attention.h"
 #include "belfry/ops/attention/attention_shape_impl.h"
-#include "belfry/ops/attention/composed_attention_impl.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/composed_gradient.h"
+#include "belfry/ops/dropout.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/pointwise/comparisons.h"
@@ -19,8 +20,6 @@
 
 namespace belfry {
 namespace {
-
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 // The mask as [batch or 1, heads or 1, queries or 1, keys].
 Output mask_of_pairs(Output mask) {
@@ -41,14 +40,18 @@ Output seen_keys(Graph& graph, std::int64_t queries, std::int64_t keys,
   if (options.causal) demand(less_equal(s, t));
   if (options.window > 0) demand(less(t - s, options.window));
   if (lengths) demand(less(s, reshape(cast(lengths, DType::kI32), {kUnknownSize, 1, 1, 1})));
-  if (mask) demand(mask.dtype() == DType::kBool ? mask : not_equal(mask, kHidden));
+  if (mask)
+    demand(mask.dtype() == DType::kBool
+               ? mask
+               : not_equal(mask, -std::numeric_limits<double>::infinity()));
   return seen;
 }
 
-// y of attention(). Heads that share keys are one matrix, whose rows are the queries of all of
-// them.
+}  // namespace
+
+// Heads that share keys are one matrix, whose rows are the queries of all of them.
 Output composed_attention(Output q, Output k, Output v, const AttentionOptions& options,
-                          const AttentionInputs& inputs) {
+                          const AttentionInputs& inputs, double dropout_rate) {
   const std::int64_t batch = q.shape()[0], queries = q.shape()[1], keys = k.shape()[1];
   const std::int64_t heads = options.heads, head_dim = q.shape()[2] / heads,
                      kv_heads = options.kv_heads > 0 ? options.kv_heads : heads,
@@ -69,17 +72,15 @@ Output composed_attention(Output q, Output k, Output v, const AttentionOptions& 
   if (mask && mask.dtype() != DType::kBool) scores = scores + cast(mask, dtype);
 
   const Output seen = seen_keys(q.graph(), queries, keys, options, mask, inputs.lengths);
-  // The softmax of a query that sees no key is NaN, of which nothing is read.
-  const Output weights =
-      seen ? where(seen, softmax(where(seen, scores, kHidden)), 0.0) : softmax(scores);
+  constexpr double kHidden = -1e30;  // finite, for queries that see no key
+  Output weights = seen ? where(seen, softmax(where(seen, scores, kHidden)), 0.0) : softmax(scores);
+  if (dropout_rate > 0) weights = dropout(weights, dropout_rate);
   const Output means =
       matmul(reshape(weights, {batch, kv_heads, group * queries, keys}), rows_of_keys(v));
   const Output y =
       transpose(reshape(means, {batch, kv_heads, group, queries, head_dim}), {0, 3, 1, 2, 4});
   return cast(reshape(y, {batch, queries, heads * head_dim}), q.dtype());
 }
-
-}  // namespace
 
 std::vector<Output> attention_grad_gradient(const Node& node, std::span<const Output> grads) {
   const TensorType q = node.input(1).type(), k = node.input(2).type();

@@ -155,12 +155,6 @@ std::function<StagedFeeds(const Batch&, std::stop_token)> stager(BuiltTraining& 
   };
 }
 
-// In this step, whose schedules have been asked.
-double rate_of(const TrainedLoss& loss, const TrainingRecord& record) {
-  const std::string name = loss.name.empty() ? "learning_rate" : cat("learning_rate/", loss.name);
-  return std::ranges::find(record.learning_rates(), name, &NamedValue::name)->value;
-}
-
 }  // namespace
 
 std::unique_ptr<TrainingLoop::Source> TrainingLoop::open_source() {
@@ -317,8 +311,8 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
   std::optional<Trace> trace;
   if (source.free) {
     activity_.enter({.what = TrainingActivity::What::kTowers, .step = step.step + 1});
-    const double rate = rate_of(built_.nodes().losses[0], record_);
-    source.free->next(rate, progress_.steps_left_of_epoch(), record_.values_of_step());
+    source.free->next(record_.rate_of_loss(0), progress_.steps_left_of_epoch(),
+                      record_.values_of_step());
     record_.watch().note_input(source.free->not_finite_input());
     trace = source.free->take_trace();
   } else {
@@ -399,7 +393,7 @@ bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   // The first run has counted the step, whose random numbers are those of all its runs.
   if (number > 0) session.set_step(session.step() - 1);
   const TrainedLoss& loss = built_.nodes().losses[number];
-  const double rate = rate_of(loss, record_);
+  const double rate = record_.rate_of_loss(number);
   run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors, rate,
           {.trace = trace});
   applied_ = applied_ && run.applied();

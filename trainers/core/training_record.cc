@@ -47,6 +47,7 @@ TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& pro
       progress_(progress),
       step_metrics_(no_values(MetricNumbers(built.nodes().towers[0]))),
       rates_(named_rates(built.nodes().losses)),
+      rates_of_losses_(built.nodes().losses.size()),
       watch_(built, progress) {
   for (const NamedValue& metric : std::span(step_metrics_).subspan(1))
     check_metric_name(metric.name);
@@ -110,8 +111,9 @@ std::vector<std::string> TrainingRecord::expected_metrics() const {
 
 void TrainingRecord::begin_step(const StepInfo& step) {
   auto next = rates_.begin();
-  for (const TrainedLoss& loss : built_.nodes().losses) {
-    const double rate = loss.optimizer.rate().at(step);
+  for (std::size_t l = 0; l < rates_of_losses_.size(); ++l) {
+    const TrainedLoss& loss = built_.nodes().losses[l];
+    const double rate = rates_of_losses_[l] = loss.optimizer.rate().at(step);
     next++->value = rate;
     for (const VariableGroup& group : loss.optimizer.groups())
       if (has_own_rate(group)) next++->value = rate * group.rate;

@@ -63,6 +63,8 @@ class TrainingRecord {
   // "learning_rate", or "learning_rate/LOSS" of each of several losses, and after each those of its
   // groups of variables with another rate, with "/PATTERN" at the end.
   const std::vector<NamedValue>& learning_rates() const { return rates_; }
+  // That of a loss, by its number, without its groups.
+  double rate_of_loss(std::size_t loss) const { return rates_of_losses_[loss]; }
 
   // The losses of the steps so far, and likely causes of one that is not finite.
   const DivergenceWatch& watch() const { return watch_; }
@@ -98,6 +100,7 @@ class TrainingRecord {
   std::vector<NamedValue> new_metrics_;      // for the next after_metrics()
   std::span<const TrainingStep> last_runs_;  // of the last step, one per loss
   std::vector<NamedValue> rates_;
+  std::vector<double> rates_of_losses_;
   double step_examples_per_second_ = 0;
   // The steps that count for examples_per_second(), with their samples and time.
   double timed_seconds_ = 0;

@@ -150,6 +150,7 @@ void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
 
 // Without data to evaluate, the metric is one of training steps, which each step has.
 void RunSaver::look_at_step_metric(Trainer& trainer, std::int64_t steps) {
+  if (schedule_.best.name.empty()) return;
   const std::vector<NamedValue>& metrics = trainer.record().step_metrics();
   if (std::ranges::find(metrics, schedule_.best.name, &NamedValue::name) == metrics.end()) return;
   measured_at_ = steps;
