@@ -40,8 +40,7 @@ constexpr char kLongSum[] =
 
 constexpr char kNoFit[] =
     "the loss of labels that do not fit into their time is infinite; give them more time, leave "
-    "such "
-    "samples out, or set zero_infinity";
+    "such samples out, or set zero_infinity";
 
 // BadValue::kind of a quotient by the mean weight of the batches of all towers (weighted_mean.h).
 constexpr char kWeightedMean[] = "WeightedMean";
@@ -55,8 +54,7 @@ constexpr OpAdvice kAdvice[] = {
      "the gradient of a quotient divides by the divisor once more; keep it away from 0"},
     {kWeightedMean,
      "its labels are all ignored, or of classes of weight 0; leave such samples out, or take "
-     "larger "
-     "batches",
+     "larger batches",
      "keep the weights of samples away from 0"},
     {"Exp", "exp(x) overflows where x > 88 in f32; subtract the largest x first, as softmax() does",
      "exp(x) is large there; subtract the largest x first, as softmax() does"},
