@@ -9,12 +9,15 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/exp_less.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/softmax.h"
+#include "belfry/ops/square.h"
 
 namespace belfry {
 namespace {
@@ -49,14 +52,26 @@ std::vector<Output> loss_gradient(const Node& node, std::span<const Output> grad
   return {loss_grad(node.input(0), node.input(1), grads[0], node), {}};
 }
 
-// d = (softmax - target) dy for each row.
+// softmax(logits), but 0 in rows whose labels are ignored, whatever their logits: with a smoothing
+// of 1 the gradient is softmax - 1/c in rows that count.
+Output counted_softmax(Output logits, Output labels, CrossEntropyOptions options) {
+  if (options.ignored == kNoLabel) return softmax(logits);
+  const auto ignored = static_cast<double>(options.ignored);
+  const Output is_ignored = relu(1 - square(cast(labels, logits.dtype()) - ignored));
+  options.smoothing = 1;
+  const Output less_mean =
+      logits.graph()
+          .add(kSparseSoftmaxCrossEntropyGrad, {logits, labels, fill_like(is_ignored, 1)}, {},
+               NodeOptions(options))
+          .output();
+  const auto classes = static_cast<double>(logits.shape()[1]);
+  return less_mean + reshape((1 - is_ignored) / classes, {kUnknownSize, 1});
+}
+
+// d = (softmax - target) dy for each row that counts.
 std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grads) {
-  require<NotFoundError>(
-      node.options<CrossEntropyOptions>().ignored == kNoLabel, node.describe(),
-      ": second derivatives with ignored labels are not supported; leave out the "
-      "rows, or use stop_gradient on the gradient");
   const Output logits = node.input(0), labels = node.input(1), dy = node.input(2), g = grads[0];
-  const Output y = softmax(logits);
+  const Output y = counted_softmax(logits, labels, node.options<CrossEntropyOptions>());
   const Output jacobian = logits.graph().add(kSoftmaxGrad, {g, y}).output();
   return {jacobian * reshape(dy, {kUnknownSize, 1}),
           {},

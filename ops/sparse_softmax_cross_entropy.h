@@ -20,7 +20,7 @@ struct CrossEntropyOptions {
 // logits [n, c] f32 or f64, labels [n] i32 or i64 -> [n]: -log(softmax(logits)[label]). With
 // smoothing it is this loss times 1 - smoothing, plus smoothing times the mean loss over all
 // classes. A run fails with InvalidArgument, naming the op, row and value, if a label is neither in
-// [0, c) nor ignored. Second derivatives exist unless options.ignored is set.
+// [0, c) nor ignored.
 extern const Op kSparseSoftmaxCrossEntropy;
 Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {},
                                     At at = {});

@@ -1,7 +1,7 @@
-"""Training steps in PyTorch, for bench_peers: bert and unet of torch_models/, in the sizes of
-PROGRAMS in bench_peers, and the models lstm and gru of train_bench.
+"""Training steps in PyTorch, for bench_peers: bert, unet and gpt of torch_models/, in the sizes of
+bench_peers, the models lstm and gru of train_bench, and models of torchvision.
 
-  torch_steps.py bert|unet|lstm|gru STEPS [THREADS]
+  torch_steps.py bert|unet|lstm|gru|gpt2|resnet18|vit-s STEPS [THREADS]
 
 Prints JSON: the median time of a step, in milliseconds.
 """
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torch_models import bert, unet
+from torch_models import bert, gpt, unet
 
 
 def bert_step(batch=16):
@@ -55,6 +55,34 @@ def text_step(layers, batch=32, time=64):
     return torch.optim.Adam(model.parameters(), 2e-3), lambda: F.cross_entropy(model(tokens), label.flatten())
 
 
+def gpt2_step(batch=1):
+    gpt.TOKENS, gpt.TIME, gpt.LAYERS, gpt.HEADS, gpt.WIDTH = 50257, 256, 12, 12, 768
+    model = gpt.Gpt()
+    tokens, label = torch.randint(gpt.TOKENS, (2, batch, gpt.TIME))
+    return torch.optim.AdamW(model.parameters(), 3e-4), lambda: gpt.loss(model, tokens, label)
+
+
+def images_step(model, batch, optimizer):
+    layout = torch.channels_last
+    model = model.to(memory_format=layout)
+    image = torch.rand(batch, 3, 224, 224).to(memory_format=layout)
+    label = torch.randint(1000, (batch,))
+    return optimizer(model.parameters()), lambda: F.cross_entropy(model(image), label)
+
+
+def resnet18_step(batch=16):
+    from torchvision.models import resnet18
+
+    return images_step(resnet18(), batch, lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9))
+
+
+def vit_s_step(batch=8):
+    from torchvision.models import VisionTransformer
+
+    model = VisionTransformer(224, 16, num_layers=12, num_heads=6, hidden_dim=384, mlp_dim=4 * 384)
+    return images_step(model, batch, lambda weights: torch.optim.AdamW(weights, 1e-3))
+
+
 def main():
     model, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 2)
@@ -64,6 +92,9 @@ def main():
         "unet": unet_step,
         "lstm": lambda: text_step(nn.LSTM),
         "gru": lambda: text_step(nn.GRU),
+        "gpt2": gpt2_step,
+        "resnet18": resnet18_step,
+        "vit-s": vit_s_step,
     }[model]()
     times = []
     for _ in range(3 + steps):

@@ -335,6 +335,15 @@ TEST(ModelsOfPapers, EndWithOneHashWhateverTheDevicesWorkersAndStops) {
   expect_one_hash("bert", flags, "cpu:2", "cpu:1");
 }
 
+TEST(Vit, TrainsOnImagesOfImagenetOrOfCifar10) {
+  const std::vector<std::string> small{"--preset=ti16", "--image_size=32", "--classes=5",
+                                       "--layers=1",    "--max_steps=1",   "--global_batch_size=2"};
+  EXPECT_EQ(report("vit", small)["steps"], 1);
+  expect_refused("vit", {"--image_size=64"}, "--data_format=cifar10 has images of 32 x 32 pixels");
+  expect_refused("vit", {"--patch=5", "--dry_run"}, "--patch=5 does not divide the 32 pixels");
+  expect_refused("vit", {"--preset=b32"}, "did you mean 'b16'?");
+}
+
 TEST(ModelsOfPapers, TakeTheirSizesFromFlags) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the ops and layers in other tests";
   const TemporaryFolder data;

@@ -9,6 +9,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/square.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -130,16 +131,24 @@ TEST(SparseSoftmaxCrossEntropy, KeepsItsContractWithOptions) {
   check_op({.build = mean, .inputs = {random_values({4, 10}), labels({9, 0, 2, 5})}});
 }
 
-TEST(SparseSoftmaxCrossEntropy, RefusesSecondDerivativesOfIgnoredRows) {
+// check_op checks second derivatives of gradient_of(), too.
+TEST(SparseSoftmaxCrossEntropy, HasSecondDerivativesThatIgnoreRows) {
+  check_op({.build = gradient_of({.smoothing = 0.1, .ignored = -1}),
+            .inputs = {random_values({5, 7}), labels({0, -1, 3, 6, -1})},
+            .nan = false});
   const Builder twice = [](Inputs x) {
-    return gradients(gradient_of({.ignored = -1})(x)[0], {x[0]})[0];
+    return gradients(square(gradient_of({.ignored = 100})(x)[0]), {x[0]})[0];
   };
-  try {
-    compute(twice, {random_values({2, 3}), labels({0, -1})});
-    FAIL() << "was accepted";
-  } catch (const NotFoundError& error) {
-    EXPECT_NE(std::string(error.what()).find("with ignored labels"), std::string::npos);
-  }
+  const double nan = std::nan("");
+  const std::vector<double> with_nan = doubles(
+      compute(twice, {Tensor({2, 2}, std::vector<double>{1, 3, nan, nan}), labels({0, 100})}));
+  const std::vector<double> alone =
+      doubles(compute(twice, {Tensor({1, 2}, std::vector<double>{1, 3}), labels({0})}));
+  ASSERT_GT(std::abs(alone[0]), 1e-3);
+  EXPECT_NEAR(with_nan[0], alone[0], 1e-12);
+  EXPECT_NEAR(with_nan[1], alone[1], 1e-12);
+  EXPECT_EQ(with_nan[2], 0);
+  EXPECT_EQ(with_nan[3], 0);
 }
 
 TEST(SparseSoftmaxCrossEntropy, RefusesToSmoothMoreThanAll) {

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kPlane = kCifarSide * kCifarSide;
 constexpr std::size_t kImageBytes = kPlane * kCifarChannels;
-constexpr int kCifarClasses = 10;
 constexpr std::int64_t kMostShift = 4;  // pixels
 
 using Record = std::array<std::byte, 1 + kImageBytes>;

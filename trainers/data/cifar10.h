@@ -13,6 +13,7 @@
 namespace belfry::data {
 
 inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; red, green, blue
+inline constexpr int kCifarClasses = 10;
 
 // Fields: "image" f32 [32,32,3], each channel less its mean over CIFAR-10 and divided by its
 // deviation; "label" i32 scalar, 0 to 9. Training shifts each image by up to 4 pixels both ways,

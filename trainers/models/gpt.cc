@@ -14,6 +14,7 @@
 #include "belfry/ops/slice.h"
 #include "belfry/towers/layers.h"
 #include "belfry/trainers/models/classify_impl.h"
+#include "belfry/trainers/models/size_flags_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry::models {
@@ -124,17 +125,16 @@ void check_gpt_size(const GptSize& size) {
   check(known, "architecture", size.architecture, " is none of gpt2, llama");
   check(size.gelu == "tanh" || size.gelu == "exact", "gelu", size.gelu, " is none of tanh, exact");
   check(size.layers >= 1, "layers", size.layers, ": a model has at least 1");
-  constexpr std::int64_t kWidest = 1 << 28;
-  check(size.width >= 1 && size.width <= kWidest, "width", size.width, ": it is from 1 to ",
-        kWidest);
+  check(size.width >= 1 && size.width <= kLargestSize, "width", size.width, ": it is from 1 to ",
+        kLargestSize);
   check(size.heads >= 1 && size.width % size.heads == 0, "heads", size.heads,
         " does not divide the width ", size.width, " (", the_option("width"), ")");
   check(size.kv_heads >= 0 && (size.kv_heads == 0 || size.heads % size.kv_heads == 0), "kv_heads",
         size.kv_heads, " does not divide the ", size.heads, " heads (", the_option("heads"), ")");
   check(!is_llama(size) || size.width / size.heads % 2 == 0, "heads", size.heads,
         ": the rotations of llama need an even width of each head, not ", size.width / size.heads);
-  check(size.mlp_width >= 0 && size.mlp_width <= kWidest, "mlp_width", size.mlp_width,
-        ": it is from 1 to ", kWidest, ", or 0 for the usual");
+  check(size.mlp_width >= 0 && size.mlp_width <= kLargestSize, "mlp_width", size.mlp_width,
+        ": it is from 1 to ", kLargestSize, ", or 0 for the usual");
   check(size.sequence_length >= 1, "sequence_length", size.sequence_length, ": it is at least 1");
   check(size.vocabulary >= 1, "vocabulary", size.vocabulary, ": a model knows at least 1 token");
   check(is_llama(size) || size.rope_theta == GptSize{}.rope_theta, "rope_theta", size.rope_theta,
@@ -176,14 +176,6 @@ Output gpt_step(Tower& tower, TokenStep& step, const GptSize& size) {
 
 namespace {
 
-OwnOption number_flag(const char* name, std::int64_t& value, std::int64_t least, const char* text) {
-  const OwnOption::Range from_0{"a whole number from 0 to 268435456",
-                                [](double x) { return x >= 0 && x <= (1 << 28); }};
-  const OwnOption::Range from_1{"a whole number from 1 to 268435456",
-                                [](double x) { return x >= 1 && x <= (1 << 28); }};
-  return {.name = name, .variable = &value, .text = text, .range = least == 0 ? from_0 : from_1};
-}
-
 const std::vector<OwnOption::Choice>& presets() {
   // Sizes of llm.c and nanoGPT (char: smaller), and of "The Llama 3 Herd of Models" (2024),
   // table 3.
@@ -213,41 +205,30 @@ const std::vector<OwnOption::Choice>& presets() {
 }  // namespace
 
 std::vector<OwnOption> gpt_flags(GptSize& size, std::string& preset) {
-  const OwnOption::Range positive{"a number above 0", [](double x) { return x > 0; }};
-  std::vector<std::string> names;
-  for (const OwnOption::Choice& choice : presets()) names.push_back(choice.name);
-  return {{.name = "preset",
-           .variable = &preset,
-           .text = "a size by its name; it stands for flags below, and flags that are given win",
-           .unit = "NAME",
-           .choices = std::move(names),
-           .stands_for = presets()},
+  return {preset_flag(preset, presets()),
           {.name = "architecture",
            .variable = &size.architecture,
            .text = "learned positions, layer norm, GELU and biases; or rotary positions, RMSNorm, "
                    "SwiGLU and no biases",
            .unit = "NAME",
            .choices = {"gpt2", "llama"}},
-          number_flag("layers", size.layers, 1, "blocks of attention and dense layers"),
-          number_flag("heads", size.heads, 1, "heads of attention; they divide the width"),
-          number_flag("kv_heads", size.kv_heads, 0,
-                      "heads of keys and values, which divide `heads`; 0: as many"),
-          number_flag("width", size.width, 1, "elements of a token between blocks"),
-          number_flag("mlp_width", size.mlp_width, 0,
-                      "elements of a token inside the dense layers of a block; 0: 4 times the "
-                      "width, or 8/3 for llama, as a multiple of 32"),
-          number_flag("sequence_length", size.sequence_length, 1, "tokens of a sample"),
+          size_flag("layers", size.layers, 1, "blocks of attention and dense layers"),
+          size_flag("heads", size.heads, 1, "heads of attention; they divide the width"),
+          size_flag("kv_heads", size.kv_heads, 0,
+                    "heads of keys and values, which divide `heads`; 0: as many"),
+          size_flag("width", size.width, 1, "elements of a token between blocks"),
+          size_flag("mlp_width", size.mlp_width, 0,
+                    "elements of a token inside the dense layers of a block; 0: 4 times the "
+                    "width, or 8/3 for llama, as a multiple of 32"),
+          size_flag("sequence_length", size.sequence_length, 1, "tokens of a sample"),
           {.name = "vocabulary",
            .variable = &size.vocabulary,
            .text = "different tokens that the model knows, at least as many as the data have",
            .range = {"a whole number from 0 to 1114112, as many as Unicode has characters",
                      [](double x) { return x >= 0 && x <= 1114112; }}},
-          {.name = "dropout",
-           .variable = &size.dropout,
-           .text = "probability that an element of the embeddings, and of what blocks add, is zero "
-                   "in a training step",
-           .range = {"a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; }},
-           .unit = "RATE"},
+          dropout_flag(size.dropout,
+                       "probability that an element of the embeddings, and of what blocks add, is "
+                       "zero in a training step"),
           {.name = "tie_embeddings",
            .variable = &size.tie_embeddings,
            .text = "the output layer shares the table of tokens"},
@@ -255,11 +236,8 @@ std::vector<OwnOption> gpt_flags(GptSize& size, std::string& preset) {
           {.name = "rope_theta",
            .variable = &size.rope_theta,
            .text = "base of the rotations of llama",
-           .range = positive},
-          {.name = "norm_epsilon",
-           .variable = &size.norm_epsilon,
-           .text = "added to variances and mean squares by norms",
-           .range = positive},
+           .range = {"a number above 0", [](double x) { return x > 0; }}},
+          norm_epsilon_flag(size.norm_epsilon),
           {.name = "gelu",
            .variable = &size.gelu,
            .text = "the activation of gpt2: by its formula, or nearly, by tanh",

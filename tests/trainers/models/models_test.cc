@@ -13,6 +13,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/vit.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -103,11 +104,8 @@ std::int64_t trained_elements(const models::GptSize& size) {
   return elements;
 }
 
-// A preset by what --preset stands for.
-models::GptSize preset(std::string_view name) {
-  models::GptSize size;
-  std::string chosen;
-  const std::vector<OwnOption> flags = models::gpt_flags(size, chosen);
+// Sets what --preset=name, the first of `flags`, stands for.
+void choose_preset(const std::vector<OwnOption>& flags, std::string_view name) {
   for (const OwnOption::Choice& choice : flags[0].stands_for) {
     if (choice.name != name) continue;
     for (const std::string& written : choice.options) {
@@ -117,7 +115,27 @@ models::GptSize preset(std::string_view name) {
           option.read({option.name, written.substr(equals + 1), "--" + written});
     }
   }
+}
+
+models::GptSize preset(std::string_view name) {
+  models::GptSize size;
+  std::string chosen;
+  choose_preset(models::gpt_flags(size, chosen), name);
   return size;
+}
+
+std::int64_t elements_of_vit(std::string_view preset) {
+  models::VitSize size;
+  std::string chosen, data;
+  choose_preset(models::vit_flags(size, chosen, data), preset);
+  Graph graph;
+  Tower tower(graph);
+  const Output image =
+      placeholder(graph, "image", DType::kF32, {1, size.image_size, size.image_size, 3});
+  models::vit(tower, image, placeholder(graph, "label", DType::kI32, {1}), size);
+  std::int64_t elements = 0;
+  for (const Variable& variable : tower.trainables()) elements += variable.shape().elements();
+  return elements;
 }
 
 // The numbers of `transformers`' GPT-2 and Llama 3.
@@ -125,6 +143,13 @@ TEST(Models, PresetsHaveThePublishedNumberOfParameters) {
   EXPECT_EQ(trained_elements(preset("gpt2-124m")), 124'439'808);
   EXPECT_EQ(trained_elements(preset("gpt2-355m")), 354'823'168);
   EXPECT_EQ(trained_elements(preset("llama-8b")), 8'030'261'248);
+}
+
+// The numbers of timm's vit_tiny_patch16_224, vit_small_patch16_224 and vit_base_patch16_224.
+TEST(Models, VisionTransformersHaveThePublishedNumberOfParameters) {
+  EXPECT_EQ(elements_of_vit("ti16"), 5'717'416);
+  EXPECT_EQ(elements_of_vit("s16"), 22'050'664);
+  EXPECT_EQ(elements_of_vit("b16"), 86'567'656);
 }
 
 TEST(Models, GptWithoutBiasesHasOnlyWeights) {
