@@ -1,5 +1,5 @@
 // Writes messages in the encoding of protocol buffers. A library for that would be a heavy
-// dependency for the five small messages of event files.
+// dependency for the small messages of event files and ONNX files.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -38,6 +38,11 @@ class ProtoMessage {
     bytes_ += bytes;
   }
   void add(int field, const ProtoMessage& message) { add(field, std::string_view(message.bytes_)); }
+  // The beginning of a field of this many bytes, which the caller writes after all of this message.
+  void add_head(int field, std::uint64_t bytes) {
+    add_key(field, kBytes);
+    add_varint(bytes);
+  }
   // For repeated double, packed.
   void add(int field, std::span<const double> values) {
     add(field, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});

@@ -13,6 +13,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/device/gpus.h"
+#include "belfry/tests/bench/onnx_test_data.h"
 #include "belfry/tests/bench/op_values/op_cases.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
@@ -158,18 +159,52 @@ std::vector<OpCase> all_cases() {
   return all;
 }
 
+// Uses of an op as ONNX files, and what Belfry computes. Prints why one cannot be exported.
+void write_onnx_case(const OpCase& op, const std::string& folder) {
+  for (int i = 0; i < kUses; ++i) {
+    Random random(static_cast<std::uint64_t>(i) + 1);
+    const OpUse use = op.make(random);
+    Graph graph;
+    std::vector<Output> xs;
+    std::vector<Tensor> values;
+    OnnxModel model;
+    for (const Tensor& input : use.inputs) {
+      values.push_back(is_floating(input.dtype()) ? to(input, DType::kF32) : input);
+      const std::string name = cat("x", xs.size());
+      xs.push_back(placeholder(graph, name, values.back().dtype(), input.shape()));
+      model.inputs.push_back({name, xs.back()});
+    }
+    for (const Output& output : use.build(xs))
+      model.outputs.push_back({cat("y", model.outputs.size()), output});
+    Session session(graph);
+    const std::vector<Tensor> batches[] = {values};
+    try {
+      write_onnx_test(cat(folder, "/", op.name, "/", i), model, session, batches);
+    } catch (const InvalidArgument& error) {
+      std::cerr << op.name << ": " << error.what() << "\n";
+      return;
+    }
+  }
+}
+
 struct WantedValues {
   std::string folder, ops, help;
+  bool onnx = false;
 };
 
 int write_values(const WantedValues& wanted) {
-  const bool with_gpu_kernels = load_gpu_kernels();
-  if (!with_gpu_kernels) std::cerr << "without kernels of GPUs: " << gpus().why_none() << "\n";
+  const bool with_gpu_kernels = !wanted.onnx && load_gpu_kernels();
+  if (!wanted.onnx && !with_gpu_kernels)
+    std::cerr << "without kernels of GPUs: " << gpus().why_none() << "\n";
   local_file_system().create_directory(wanted.folder);
   const std::vector<std::string_view> names = split(wanted.ops, ',');
-  for (const OpCase& op : all_cases())
-    if (wanted.ops.empty() || std::ranges::find(names, op.name) != names.end())
+  for (const OpCase& op : all_cases()) {
+    if (!wanted.ops.empty() && std::ranges::find(names, op.name) == names.end()) continue;
+    if (wanted.onnx)
+      write_onnx_case(op, wanted.folder);
+    else
       write_case(op, wanted.folder, with_gpu_kernels);
+  }
   return 0;
 }
 
@@ -180,6 +215,8 @@ WantedValues parse_values(std::span<const char* const> arguments, const std::str
                       FlagParser::Needed::kYes);
   parser.add_argument("OPS", wanted.ops, "only these, separated by commas",
                       FlagParser::Needed::kNo);
+  parser.add("--onnx", wanted.onnx,
+             "write ONNX files instead, and values for scripts/check_onnx [false]");
   wanted.help = parser.parse(arguments);
   return wanted;
 }

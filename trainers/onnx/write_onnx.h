@@ -1,0 +1,43 @@
+// ONNX files of graphs that predict, for onnxruntime and other programs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/towers/tower.h"
+
+namespace belfry {
+
+// The opset of the files: that of ONNX 1.12, which is widely read.
+inline constexpr std::int64_t kOnnxOpset = 17;
+
+struct OnnxModel {
+  // Placeholders that are fed, and what is computed, by their names in the file.
+  std::vector<NamedOutput> inputs, outputs;
+  // The value of each variable, by its logical name.
+  std::map<std::string, std::span<const std::byte>> weights;
+};
+
+struct OnnxOptions {
+  // If tensors have more bytes than this, they are in a second file: protocol buffers, and so ONNX
+  // files, have less than 2 GiB.
+  std::int64_t most_bytes = std::int64_t{2000} << 20;
+};
+
+// Writes the file `path`, and perhaps its tensors to `path`.data beside it, which has to stay
+// there. It has the nodes that `outputs` depend on, and those of `inputs`. Unknown dimensions keep
+// their freedom: the first is called "batch". Inputs and outputs have Belfry's shapes, such as
+// images [n,h,w,c]. Convolutions of ONNX take [n,c,h,w]; transposes are only where images begin and
+// end to have channels first. Variables are initialisers of their logical names; filters are
+// [out,in,h,w].
+//
+// Throws InvalidArgument, with the node and its line, for an op that cannot be exported, and for an
+// input or weights that are missing; IoError if a file cannot be written. Then no file is replaced.
+void write_onnx(const OnnxModel& model, const std::string& path,
+                FileSystem& files = local_file_system(), const OnnxOptions& options = {});
+
+}  // namespace belfry
