@@ -113,7 +113,8 @@ TEST_F(GenerateTest, TakesTheModelOfALoneCheckpointFromFlags) {
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_EQ(done.output, generate({path("words")}).output);
   expect_refusal({path("lone"), tokenizer, "--layers=5"}, 1, "block4/");
-  expect_refusal({path("lone"), tokenizer, "--width=64"}, 1, "'positions'");
+  expect_refusal({path("lone"), tokenizer, "--width=64"}, 1,
+                 "say by flags, such as --preset and --layers, which model");
 }
 
 TEST_F(GenerateTest, RefusesWhatCannotBe) {

@@ -114,6 +114,18 @@ std::vector<std::int32_t> encoded_prompt(const Vocabulary& vocabulary, const std
                  [&] { return vocabulary.encode(prompt.empty() ? "\n" : prompt); });
 }
 
+// A checkpoint that lacks a variable, or has another shape of it, is of a model of another size.
+void restore_model(Session& session, const std::string& checkpoint, WeightChoice weights) {
+  try {
+    restore_weights(session, checkpoint, weights);
+  } catch (const Error& error) {
+    ErrorFields fields = error.fields();
+    if (fields.kind != ErrorKind::kFailed) throw;
+    fields.advice = "say by flags, such as --preset and --layers, which model the checkpoint has";
+    throw Error(fields);
+  }
+}
+
 int run_generate(const GenerateFlags& flags) {
   const std::string checkpoint = checkpoint_at(flags.run, flags.checkpoint);
   const auto vocabulary = flags.text.vocabulary(flags.data);
@@ -132,7 +144,7 @@ int run_generate(const GenerateFlags& flags) {
               .device = flags.device});
   const DeviceSpec devices[] = {flags.device};
   Session session(graph, {.device_count = device_count(devices)});
-  restore_weights(session, checkpoint, flags.weights);
+  restore_model(session, checkpoint, flags.weights);
   token_generator(session, tower)
       ->generate(*vocabulary, prompt, flags.length, flags.draw,
                  combine_key(flags.seed, inspect_checkpoint(checkpoint).step),
