@@ -1,6 +1,7 @@
 // The command of Belfry: starts runs as several processes, and inspects the files of runs.
 //   belfry run -n P [--max_restarts=N] [--min_processes=M] -- PROGRAM ...
 //   belfry checkpoint ls|verify|diff|export|import ...
+//   belfry generate RUN [--prompt=TEXT] ...
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry bisect RUN_A RUN_B
 //   belfry trace summary FILE [--peak=FILE]
@@ -8,6 +9,7 @@
 #include "belfry/trainers/commands/bisect_command.h"
 #include "belfry/trainers/commands/checkpoint_commands.h"
 #include "belfry/trainers/commands/flags_command.h"
+#include "belfry/trainers/commands/generate_command.h"
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/subcommands.h"
@@ -22,6 +24,7 @@ int main(int argc, char** argv) {
        "list, check, compare, export and import checkpoints",
        run_checkpoint_command,
        {"ls", "verify", "diff", "export", "import"}},
+      {"generate", "continue a text by a run of gpt", run_generate_command},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},

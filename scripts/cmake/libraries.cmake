@@ -30,6 +30,11 @@ function(belfry_copied name)
     set_target_properties(PNG::PNG PROPERTIES
       IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libpng16.so.16
       INTERFACE_INCLUDE_DIRECTORIES ${include})
+  elseif(name STREQUAL PCRE2 AND EXISTS ${include}/pcre2.h)
+    add_library(PCRE2::PCRE2 SHARED IMPORTED GLOBAL)
+    set_target_properties(PCRE2::PCRE2 PROPERTIES
+      IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libpcre2-8.so.0
+      INTERFACE_INCLUDE_DIRECTORIES ${include})
   elseif(name STREQUAL GTest AND EXISTS ${sources})
     foreach(library gtest gmock gtest_main)
       string(REGEX REPLACE "^g(test|mock).*" "google\\1" folder ${library})
@@ -67,11 +72,12 @@ belfry_find(nlohmann_json nlohmann-json3-dev)
 belfry_find(ZLIB zlib1g-dev)
 belfry_find(JPEG libjpeg62-turbo-dev)
 belfry_find(PNG libpng-dev)
+belfry_find(PCRE2 libpcre2-dev)
 if(BELFRY_TESTS)
   belfry_find(GTest "libgtest-dev libgmock-dev")
 endif()
 set(belfry_libraries spdlog::spdlog nlohmann_json::nlohmann_json ZLIB::ZLIB
-                     JPEG::JPEG PNG::PNG)
+                     JPEG::JPEG PNG::PNG PCRE2::PCRE2)
 
 # belfry_find_onednn(PROBLEM): makes the target belfry_onednn, or sets PROBLEM to why it cannot. By
 # library and header: Debian's CMake package of oneDNN demands OpenCL headers.

@@ -43,8 +43,8 @@ class BelfryCommandTest : public testing::Test {
 
 TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
   for (const char* command :
-       {"", "plot", "trace", "trace summary", "checkpoint", "checkpoint ls", "checkpoint verify",
-        "checkpoint diff", "checkpoint export", "checkpoint import"}) {
+       {"", "generate", "plot", "trace", "trace summary", "checkpoint", "checkpoint ls",
+        "checkpoint verify", "checkpoint diff", "checkpoint export", "checkpoint import"}) {
     const Finished done = shell(cat("belfry ", command, " --help"));
     EXPECT_EQ(done.status, 0) << command << done.errors;
     EXPECT_THAT(done.output, HasSubstr(cat("Usage: belfry ", command))) << command;

@@ -49,8 +49,9 @@ std::int64_t read_llmc_header(ReadableFile& file, const std::string& name) {
 
 class LlmcTokens final : public TokenStream {
  public:
-  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most)
-      : files_(files), most_(most) {
+  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most,
+             std::shared_ptr<const Vocabulary> vocabulary)
+      : files_(files), most_(most), vocabulary_(std::move(vocabulary)) {
     for (std::string& path : paths) {
       const std::int64_t tokens = read_llmc_header(*files.open(path), path);
       parts_.push_back({std::move(path), size_, tokens});
@@ -64,6 +65,7 @@ class LlmcTokens final : public TokenStream {
                               : cat(size_, " tokens of ", parts_[0].path, " and ",
                                     parts_.size() - 1, " files more");
   }
+  const Vocabulary* vocabulary() const override { return vocabulary_.get(); }
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
     auto part = std::ranges::upper_bound(parts_, begin, {}, &Part::begin) - 1;
     while (!out.empty()) {
@@ -103,6 +105,7 @@ class LlmcTokens final : public TokenStream {
 
   FileSystem& files_;
   const std::int64_t most_;
+  const std::shared_ptr<const Vocabulary> vocabulary_;
   std::vector<Part> parts_;
   std::int64_t size_ = 0;
 };
@@ -110,8 +113,9 @@ class LlmcTokens final : public TokenStream {
 }  // namespace
 
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most) {
-  return std::make_unique<LlmcTokens>(files, std::move(paths), most);
+                                         std::int64_t most,
+                                         std::shared_ptr<const Vocabulary> vocabulary) {
+  return std::make_unique<LlmcTokens>(files, std::move(paths), most, std::move(vocabulary));
 }
 
 }  // namespace belfry

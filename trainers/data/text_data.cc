@@ -144,19 +144,39 @@ struct Text {
   std::unique_ptr<TokenStream> tokens;
 };
 
+std::string whole_text(const TokenStream& tokens) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(tokens.size()));
+  tokens.read(0, all);
+  return tokens.vocabulary()->decode(all);
+}
+
+std::string read_all(FileSystem& files, const std::string& path) {
+  const auto file = files.open(path);
+  std::string text(file->size(), '\0');
+  require<IoError>(file->read(std::as_writable_bytes(std::span(text))) == text.size(), path,
+                   " has become shorter since it was opened");
+  return text;
+}
+
 std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs, bool train) {
   constexpr std::int64_t kGenerated = 200'000;
   FileSystem& files = local_file_system();
   auto text = std::make_shared<Text>(dirs.bad_records);
+  const bool encodes = options.tokens == "tokenizer";
   if (dirs.data_dir.empty()) {
     require<NotFoundError>(!is_llmc(options),
                            "token files of llm.c are not generated; name the folder with them (",
                            the_option("data_dir"), ")");
     text->tokens = generated_text(kGenerated);
+    if (encodes)
+      text->tokens =
+          encoded_tokens(whole_text(*text->tokens), options.tokenizer, text->tokens->describe());
     return text;
   }
   std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
-  text->tokens = is_llmc(options) ? llmc_tokens(files, std::move(paths), options.vocabulary)
+  text->tokens = is_llmc(options)
+                     ? llmc_tokens(files, std::move(paths), options.vocabulary, options.tokenizer)
+                 : encodes ? encoded_tokens(read_all(files, paths[0]), options.tokenizer, paths[0])
                  : options.tokens == "bytes" ? byte_tokens(files, paths[0])
                                              : character_tokens(files, paths[0], text->bad);
   return text;
@@ -210,6 +230,8 @@ DatasetFactory text(TextOptions options) {
     const TextOptions& read = texts->options();
     const auto load = [texts, dirs, train] { return load_text(*texts, dirs, train); };
     std::vector<std::string> files = known_text_files(read, dirs.data_dir, train);
+    if (read.tokenizer && (!files.empty() || dirs.data_dir.empty()))
+      std::ranges::copy(read.tokenizer->files(), std::back_inserter(files));
     // Text for tests is of the same file, so training's check is enough.
     const bool is_there = dirs.data_dir.empty() ? !is_llmc(read) : !files.empty();
     const bool can_check = train && is_there;

@@ -28,9 +28,11 @@ std::unique_ptr<Dataset> token_windows(TokenWindows windows);
 namespace data {
 
 struct TextOptions {
-  // "characters" or "bytes" of the file input.txt: its first nine tenths train, the rest tests. Or
-  // "llmc": token files of llm.c, *train*.bin and *val*.bin.
+  // "characters", "bytes", or tokens of the "tokenizer", of the file input.txt: its first nine
+  // tenths train, the rest tests. Or "llmc": token files of llm.c, *train*.bin and *val*.bin.
   std::string tokens = "characters";
+  // Makes these tokens, or says what those of llm.c stand for (tokenizer_file.h).
+  std::shared_ptr<const Vocabulary> tokenizer = {};
   std::int64_t length = 64;
   std::int64_t per_epoch = 0;   // samples of a training epoch: TokenWindows::per_epoch
   std::int64_t vocabulary = 0;  // different tokens that the model knows

@@ -1,4 +1,4 @@
-// Bytes and characters of text.
+// Bytes and characters of text, and the tokens of tokenizers.
 #include <algorithm>
 #include <utility>
 
@@ -149,6 +149,28 @@ class CharacterTokens final : public TokenStream {
   const CharacterVocabulary vocabulary_;
 };
 
+class EncodedTokens final : public TokenStream {
+ public:
+  EncodedTokens(std::string_view text, std::shared_ptr<const Vocabulary> vocabulary,
+                const std::string& what)
+      : vocabulary_(std::move(vocabulary)),
+        tokens_(vocabulary_->encode(text)),
+        description_(cat(tokens_.size(), " tokens, of ", vocabulary_->size(),
+                         " different ones, of ", what)) {}
+
+  std::int64_t size() const override { return std::ssize(tokens_); }
+  std::string describe() const override { return description_; }
+  const Vocabulary* vocabulary() const override { return vocabulary_.get(); }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
+  }
+
+ private:
+  const std::shared_ptr<const Vocabulary> vocabulary_;
+  const std::vector<std::int32_t> tokens_;
+  const std::string description_;
+};
+
 class GeneratedText final : public TokenStream {
  public:
   explicit GeneratedText(std::int64_t count) {
@@ -200,6 +222,12 @@ std::unique_ptr<TokenStream> byte_tokens(FileSystem& files, const std::string& p
 std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::string& path,
                                               BadRecords& bad) {
   return std::make_unique<CharacterTokens>(files, path, bad);
+}
+
+std::unique_ptr<TokenStream> encoded_tokens(std::string_view text,
+                                            std::shared_ptr<const Vocabulary> vocabulary,
+                                            const std::string& what) {
+  return std::make_unique<EncodedTokens>(text, std::move(vocabulary), what);
 }
 
 std::unique_ptr<TokenStream> generated_text(std::int64_t count) {

@@ -34,12 +34,20 @@ std::unique_ptr<TokenStream> byte_tokens(FileSystem& files, const std::string& p
 std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::string& path,
                                               BadRecords& bad);
 
+// The tokens that `vocabulary` makes of a text, which stay in memory. `what` ends the description:
+// "PATH".
+std::unique_ptr<TokenStream> encoded_tokens(std::string_view text,
+                                            std::shared_ptr<const Vocabulary> vocabulary,
+                                            const std::string& what);
+
 // The tokens of llm.c's files, one file after another: a header of 1024 bytes (256 i32,
 // little-endian: 20240520, version 1, the number of tokens), then tokens, u16. Only windows of them
-// are read. A token of `most` or above is a bad record. Throws IoError naming file, byte and what
-// was expected for a bad header, or a file of another length than that says.
+// are read. A token of `most` or above is a bad record. `vocabulary` says what they stand for, if
+// that is known. Throws IoError naming file, byte and what was expected for a bad header, or a file
+// of another length than that says.
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most);
+                                         std::int64_t most,
+                                         std::shared_ptr<const Vocabulary> vocabulary = nullptr);
 
 // `count` characters of text without a file: sentences of made-up words, a function of `count`.
 std::unique_ptr<TokenStream> generated_text(std::int64_t count);

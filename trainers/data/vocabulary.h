@@ -17,6 +17,8 @@ class Vocabulary {
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // Throws InvalidArgument for a number that is no token.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+  // The files that define it; none if the text or the kind of tokens does.
+  virtual std::vector<std::string> files() const { return {}; }
 };
 
 // A token is a byte.

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,10 +11,12 @@
 
 namespace belfry {
 
+class TextGenerator;
+
 struct TextSampleOptions {
   std::string begin = "";         // the text that a sample continues; "": a line break
   std::int64_t tokens = 200;      // added to it
-  double temperature = 0.8;       // logits are divided by it; above 0
+  double temperature = 0.8;       // logits are divided by it; 0: the most probable token
   std::string output = "logits";  // name of the model's output (Tower::output)
   // The logits [1, tokens] of what follows one more token, by the model's variables, such as
   // models::gpt_step(): a token then costs one position. Empty: each runs the model over all of
@@ -46,13 +47,11 @@ class TextSamples final : public Callback {
   TextSampleOptions options;  // read by setup()
 
  private:
-  struct Model;
-  struct Cached;
-  Cached cached(Trainer& trainer) const;
+  std::unique_ptr<TextGenerator> generator(Trainer& trainer) const;
   void show(Trainer& trainer, std::int64_t step);
-  std::int32_t draw(std::span<const float> logits, std::uint64_t key) const;
 
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<TextGenerator> generator_;
+  std::vector<std::int32_t> begin_;
   std::int64_t shown_at_ = -1;  // step
 };
 

@@ -8,6 +8,7 @@
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/tests/trainers/data/unread_folder.h"
+#include "belfry/trainers/data/tokenizer_file.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -285,6 +286,47 @@ TEST(Text, PutsTheNextWindowInThePlaceOfABadOne) {
       HasSubstr("x_val.bin: bad record at byte 1036: expected a token below 100, found 60000"));
   const auto data = source({folder.path(), {.most = 1}}, false);
   EXPECT_THAT(values(gather_tensors(*data, rows)[0]), ElementsAre(0, 1, 2, 3, 8, 9, 10, 11));
+}
+
+// The text is encoded at once, and cut as others are.
+TEST(Text, OfATokenizerHasItsTokens) {
+  const TemporaryFolder folder;
+  folder.write("input.txt", bytes_of("ab ab b\nab b a\n ab ab"));
+  const std::string json = folder.write("tokenizer.json", bytes_of(R"({
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "Ċ": 3, "ab": 4, "Ġab": 5},
+                "merges": ["a b", "Ġ ab"]}})"));
+  const auto words = read_tokenizer(folder.path());
+  const auto source = [&](std::int64_t known) {
+    return data::text(
+        {.tokens = "tokenizer", .tokenizer = words, .length = 2, .vocabulary = known});
+  };
+  const auto text = source(6)({folder.path()}, true);
+  EXPECT_EQ(text->describe(), "tokens 0 to 11 of 13 tokens, of 6 different ones, of " +
+                                  folder.path() + "/input.txt, 5 windows of 2");
+  const std::vector<Tensor> batch = gather_tensors(*text, std::vector<std::int64_t>{0, 1, 2});
+  EXPECT_THAT(values(batch[0]), ElementsAre(4, 5, 2, 1, 3, 4));
+  EXPECT_THAT(values(batch[1]), ElementsAre(5, 2, 1, 3, 4, 2));
+  EXPECT_THAT(text->files(), ElementsAre(folder.path() + "/input.txt", json));
+  EXPECT_EQ(text->vocabulary(), words.get());
+  EXPECT_THAT(
+      message_of<OptionMistake>([&] { source(5)({folder.path()}, true)->check(); }),
+      HasSubstr("the model knows 5 different tokens, and must know as many as there are: 6"));
+}
+
+TEST(Text, OfATokenizerIsGeneratedWithoutAFolder) {
+  const TemporaryFolder folder;
+  std::string vocab = R"({" ": 0, "Ċ": 1, ".": 2, "Ġ": 3)";
+  for (int i = 0; i < 26; ++i)
+    vocab += ", \"" + std::string(1, 'a' + i) + "\": " + std::to_string(4 + i);
+  folder.write("vocab.json", bytes_of(vocab + "}"));
+  folder.write("merges.txt", bytes_of("#version: 0.2\n"));
+  const auto text = data::text({.tokens = "tokenizer",
+                                .tokenizer = read_tokenizer(folder.path()),
+                                .length = 2,
+                                .vocabulary = 30})({}, true);
+  EXPECT_THAT(text->describe(), HasSubstr("of 200000 tokens, of 30 different ones, of 200000 bytes "
+                                          "of generated text"));
 }
 
 }  // namespace text_data_test
