@@ -1,5 +1,6 @@
-// ResNet-18 to 152 on TFRecord files of images, or on generated ones. It is built twice: as resnet,
-// and as resnet50, since 50 is the default depth. Try: resnet50 --devices=gpu:8
+// ResNet-18 to 152 on images of folders, tar files, TFRecord files or arrays, or on generated ones.
+// It is built twice: as resnet, and as resnet50, since 50 is the default depth. Try: resnet50
+// --devices=gpu:8
 // --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
 #include "belfry/belfry.h"
 #include "belfry/trainers/models/models.h"
@@ -7,15 +8,17 @@ using namespace belfry;
 
 int main(int argc, char** argv) {
   std::string statistics = "tower";
-  std::int64_t depth = 50, side = 224, label_offset = 0;
+  std::int64_t depth = 50;
+  data::ImageOptions input;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
-    return models::resnet(
-        tower, image, label, static_cast<int>(depth),
-        {.batch_norm = find_batch_norm_over(statistics), .label_smoothing = smoothing});
+    return models::resnet(tower, image, label, static_cast<int>(depth),
+                          {.batch_norm = find_batch_norm_over(statistics),
+                           .label_smoothing = smoothing,
+                           .classes = static_cast<int>(input.classes)});
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
-    return data::imagenet({.side = side, .label_offset = label_offset})(dirs, train);
+    return data::images(input)(dirs, train);
   };
   return train(
       argc, argv,
@@ -34,12 +37,31 @@ int main(int argc, char** argv) {
                         return x == 18 || x == 34 || x == 50 || x == 101 || x == 152;
                       }}},
            {.name = "image_size",
-            .variable = &side,
+            .variable = &input.side,
             .text = "height and width of the images that the model takes, pixels",
             .range = {"a number from 32 to 4096", [](double x) { return x >= 32 && x <= 4096; }}},
+           {.name = "data_format",
+            .variable = &input.format,
+            .text =
+                "files with the images: TFRecord files, a folder per class, tar files, or arrays",
+            .unit = "NAME",
+            .choices = {"tfrecord", "folder", "webdataset", "npy"}},
+           {.name = "train_files",
+            .variable = &input.train_files,
+            .text = "names of the files or the folder for training, with * for any characters; "
+                    "by default train-*, train*.tar*, or train",
+            .unit = "PATTERN"},
+           {.name = "test_files",
+            .variable = &input.test_files,
+            .text = "the same for evaluations; by default validation-*, val*.tar*, or val*",
+            .unit = "PATTERN"},
+           {.name = "classes",
+            .variable = &input.classes,
+            .text = "kinds of images that the model tells apart",
+            .range = {"a number from 2 to 10^6", [](double x) { return x >= 2 && x <= 1e6; }}},
            {.name = "label_offset",
-            .variable = &label_offset,
-            .text = "subtracted from image/class/label: 1 where classes count from 1",
+            .variable = &input.label_offset,
+            .text = "subtracted from labels: 1 where classes count from 1",
             .range = {"a number >= 0", [](double x) { return x >= 0; }}},
            {.name = "batch_norm",
             .variable = &statistics,

@@ -38,9 +38,10 @@
 // Training: trainers with their optimizers and callbacks, data, and main functions.
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/array_data.h"
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/decode_image.h"
-#include "belfry/trainers/data/image_records.h"
+#include "belfry/trainers/data/images.h"
 #include "belfry/trainers/data/map_samples.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"

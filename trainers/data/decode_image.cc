@@ -4,7 +4,9 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>
+#include <cstring>
 #include <string>
+#include <utility>
 
 #include <jpeglib.h>
 // After jpeglib.h, which it needs.
@@ -85,30 +87,67 @@ struct JpegDecoder {
     return true;
   }
 
-  // `line` has room for a row of the file. Changes no variable of its own between setjmp and a
-  // jump.
-  bool read_pixels(std::span<std::uint8_t> line, std::uint8_t* const to) {
+  // Makes the box as wide as blocks of pixels allow. With jpeg_start_decompress() before, nothing
+  // below allocates but libjpeg.
+  bool begin_pixels(PixelBox& box) {
     progress.progress_monitor = check_scans;
     jpeg.progress = &progress;
     if (setjmp(errors.leave)) return false;
     jpeg_start_decompress(&jpeg);
-    while (jpeg.output_scanline < jpeg.output_height) read_row(line, to);
-    jpeg_finish_decompress(&jpeg);
+    if (box.width < static_cast<std::int64_t>(jpeg.output_width)) {
+      auto left = static_cast<JDIMENSION>(box.left), width = static_cast<JDIMENSION>(box.width);
+      jpeg_crop_scanline(&jpeg, &left, &width);
+      box.left = left;
+      box.width = width;
+    }
     return true;
   }
 
-  void read_row(std::span<std::uint8_t> line, std::uint8_t* to) {
-    to += kRgb * jpeg.output_width * jpeg.output_scanline;
-    JSAMPROW row = line.data();
+  // `line` has room for a row of the file. Changes no variable of its own between setjmp and a
+  // jump.
+  bool read_pixels(const PixelBox& box, std::span<std::uint8_t> line, std::uint8_t* const to) {
+    if (setjmp(errors.leave)) return false;
+    if (box.top > 0) jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(box.top));
+    while (jpeg.output_scanline < box.top + box.height) read_row(box, line, to);
+    if (jpeg.output_scanline == jpeg.output_height) jpeg_finish_decompress(&jpeg);
+    return true;
+  }
+
+  void read_row(const PixelBox& box, std::span<std::uint8_t> line, std::uint8_t* to) {
+    to += kRgb * jpeg.output_width * (jpeg.output_scanline - static_cast<std::size_t>(box.top));
+    JSAMPROW row = jpeg.out_color_space == JCS_CMYK ? line.data() : to;
     jpeg_read_scanlines(&jpeg, &row, 1);
-    if (jpeg.out_color_space == JCS_CMYK)
-      rgb_of_cmyk(line, to);
-    else
-      std::copy(line.begin(), line.end(), to);
+    if (jpeg.out_color_space == JCS_CMYK) rgb_of_cmyk(line, to);
   }
 };
 
-DecodedImage decode_jpeg(std::span<const std::byte> file, std::int64_t most) {
+// Whether the file has an end, perhaps followed by a few bytes more.
+bool has_jpeg_end(std::span<const std::byte> file) {
+  constexpr std::size_t kAfterEnd = 256;
+  const auto tail = file.last(std::min(file.size(), kAfterEnd));
+  constexpr std::byte kEnd[] = {std::byte{0xFF}, std::byte{0xD9}};
+  return !std::ranges::search(tail, kEnd).empty();
+}
+
+// With a few pixels around it, which smooth its edges. All of the image if that is cut off, so that
+// it is found out.
+PixelBox jpeg_box(const PixelBox& chosen, std::span<const std::byte> file,
+                  const DecodedImage& image) {
+  constexpr std::int64_t kAround = 4;
+  require(chosen.top >= 0 && chosen.left >= 0 && chosen.height > 0 && chosen.width > 0 &&
+              chosen.top + chosen.height <= image.height &&
+              chosen.left + chosen.width <= image.width,
+          "the chosen pixels are not in an image of ", image.height, " x ", image.width);
+  if (!has_jpeg_end(file)) return {0, 0, image.height, image.width};
+  PixelBox box{.top = std::max<std::int64_t>(0, chosen.top - kAround),
+               .left = std::max<std::int64_t>(0, chosen.left - kAround)};
+  box.height = std::min(image.height, chosen.top + chosen.height + kAround) - box.top;
+  box.width = std::min(image.width, chosen.left + chosen.width + kAround) - box.left;
+  return box;
+}
+
+DecodedImage decode_jpeg(std::span<const std::byte> file, std::int64_t most,
+                         const ChooseBox& choose) {
   JpegDecoder decoder{};
   struct End {
     jpeg_decompress_struct& jpeg;
@@ -117,12 +156,15 @@ DecodedImage decode_jpeg(std::span<const std::byte> file, std::int64_t most) {
   require(decoder.read_header(file), "JPEG: ", decoder.errors.text);
   check_image_size(decoder.jpeg.image_height, decoder.jpeg.image_width, most);
   DecodedImage image{.height = decoder.jpeg.image_height, .width = decoder.jpeg.image_width};
+  image.box = {0, 0, image.height, image.width};
+  if (choose) image.box = jpeg_box(choose(image.height, image.width), file, image);
   decoder.errors.most_scans = static_cast<int>(std::clamp<std::int64_t>(
       kMostPixelsInScans / (image.height * image.width), kLeastScans, kMostScans));
-  image.pixels.resize(static_cast<std::size_t>(image.height * image.width) * kRgb);
-  const std::size_t parts = decoder.jpeg.out_color_space == JCS_CMYK ? 4 : kRgb;
-  std::vector<std::uint8_t> line(static_cast<std::size_t>(image.width) * parts);
-  require(decoder.read_pixels(line, image.pixels.data()), "JPEG: ", decoder.errors.text);
+  require(decoder.begin_pixels(image.box), "JPEG: ", decoder.errors.text);
+  image.pixels.resize(static_cast<std::size_t>(image.box.height * image.box.width) * kRgb);
+  std::vector<std::uint8_t> line(
+      decoder.jpeg.out_color_space == JCS_CMYK ? static_cast<std::size_t>(image.box.width) * 4 : 0);
+  require(decoder.read_pixels(image.box, line, image.pixels.data()), "JPEG: ", decoder.errors.text);
   require(!decoder.errors.cut, "JPEG: the data end early or are corrupt");
   return image;
 }
@@ -140,6 +182,7 @@ DecodedImage decode_png(std::span<const std::byte> file, std::int64_t most) {
   check_png_data(file);
   png.format = PNG_FORMAT_RGB;
   DecodedImage image{.height = png.height, .width = png.width};
+  image.box = {0, 0, image.height, image.width};
   image.pixels.resize(PNG_IMAGE_SIZE(png));
   const png_color black{0, 0, 0};
   require(png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) != 0,
@@ -155,59 +198,108 @@ bool begins(std::span<const std::byte> file, std::string_view bytes) {
 // The pixels of a line that make one pixel of the result, and their weights.
 struct Taps {
   std::int64_t first = 0;
-  std::vector<float> weights;
+  std::vector<float> weights = {};
 };
 
-std::vector<Taps> taps_of(double begin, double length, std::int64_t side, std::int64_t size) {
+// For pixel `i` of the result.
+Taps taps_of_pixel(double begin, double length, std::int64_t side, std::int64_t size,
+                   std::int64_t i) {
   const double step = length / static_cast<double>(side), reach = std::max(step, 1.0);
-  std::vector<Taps> all(static_cast<std::size_t>(side));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const double middle = begin + (static_cast<double>(i) + 0.5) * step;
-    const auto at = [&](double x) {
-      return std::clamp(static_cast<std::int64_t>(std::floor(x)), std::int64_t{0}, size - 1);
-    };
-    Taps& taps = all[i];
-    taps.first = at(middle - reach);
-    float sum = 0;
-    for (std::int64_t p = taps.first; p <= at(middle + reach); ++p) {
-      const double away = std::fabs(static_cast<double>(p) + 0.5 - middle) / reach;
-      taps.weights.push_back(static_cast<float>(std::max(0.0, 1 - away)));
-      sum += taps.weights.back();
-    }
-    for (float& weight : taps.weights) weight /= sum;
+  const double middle = begin + (static_cast<double>(i) + 0.5) * step;
+  const auto at = [&](double x) {
+    return std::clamp(static_cast<std::int64_t>(std::floor(x)), std::int64_t{0}, size - 1);
+  };
+  Taps taps;
+  float sum = 0;
+  for (std::int64_t p = at(middle - reach); p <= at(middle + reach); ++p) {
+    const double away = std::fabs(static_cast<double>(p) + 0.5 - middle) / reach;
+    if (away >= 1) continue;
+    if (taps.weights.empty()) taps.first = p;
+    taps.weights.push_back(static_cast<float>(1 - away));
+    sum += taps.weights.back();
   }
+  if (taps.weights.empty()) return {at(middle), {1}};  // outside of the image
+  for (float& weight : taps.weights) weight /= sum;
+  return taps;
+}
+
+std::vector<Taps> taps_of(double begin, double length, std::int64_t side, std::int64_t size) {
+  std::vector<Taps> all;
+  for (std::int64_t i = 0; i < side; ++i)
+    all.push_back(taps_of_pixel(begin, length, side, size, i));
   return all;
+}
+
+// Sums `taps` of neighbouring lines from `from` on, which are `stride` values apart. Blocks of
+// constant size are vectorised at -O2.
+void weigh_lines(const std::uint8_t* __restrict from, std::size_t stride, const Taps& taps,
+                 std::span<float> to) {
+  constexpr std::size_t kValues = 16;
+  for (std::size_t i = 0; i < to.size(); i += kValues) {
+    float sums[kValues] = {};
+    const std::size_t count = std::min(kValues, to.size() - i);
+    const std::uint8_t* line = from + i;
+    for (const float weight : taps.weights) {
+      if (count == kValues)
+        for (std::size_t j = 0; j < kValues; ++j) sums[j] += weight * static_cast<float>(line[j]);
+      else
+        for (std::size_t j = 0; j < count; ++j) sums[j] += weight * static_cast<float>(line[j]);
+      line += stride;
+    }
+    std::copy_n(sums, count, to.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 }  // namespace
 
-DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most) {
-  if (begins(file, "\xFF\xD8\xFF")) return decode_jpeg(file, most);
+DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most,
+                          const ChooseBox& choose) {
+  if (begins(file, "\xFF\xD8\xFF")) return decode_jpeg(file, most, choose);
   if (begins(file, "\x89PNG\r\n\x1A\n")) return decode_png(file, most);
   throw InvalidArgument(cat("neither JPEG nor PNG: ", file.size(), " bytes"));
+}
+
+PixelBox box_of(const ImagePart& part, std::int64_t side, std::int64_t height, std::int64_t width) {
+  const auto range = [&](double begin, double length, std::int64_t size) {
+    const Taps first = taps_of_pixel(begin, length, side, size, 0);
+    const Taps last = taps_of_pixel(begin, length, side, size, side - 1);
+    return std::pair(first.first, last.first + std::ssize(last.weights) - first.first);
+  };
+  const auto [top, rows] = range(part.top, part.height, height);
+  const auto [left, columns] = range(part.left, part.width, width);
+  return {top, left, rows, columns};
 }
 
 void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t side,
                   bool mirrored, std::span<float> out) {
   const auto n = static_cast<std::size_t>(side);
-  const auto width = static_cast<std::size_t>(image.width);
+  const PixelBox& box = image.box;
+  const PixelBox needed = box_of(part, side, image.height, image.width);
   require(out.size() == n * n * kRgb, "room for ", out.size(), " values of ", side, " x ", side,
           " pixels");
+  require(needed.top >= box.top && needed.left >= box.left &&
+              needed.top + needed.height <= box.top + box.height &&
+              needed.left + needed.width <= box.left + box.width &&
+              image.pixels.size() == static_cast<std::size_t>(box.height * box.width) * kRgb,
+          "the image lacks pixels of the part that is resized");
   const std::vector<Taps> rows = taps_of(part.top, part.height, side, image.height);
   const std::vector<Taps> columns = taps_of(part.left, part.width, side, image.width);
-  std::vector<float> line(width * kRgb);  // the image's line for a row of the result
+  const std::size_t stride = static_cast<std::size_t>(box.width) * kRgb;
+  // The image's line for a row of the result, and a value after it that is read but not used.
+  std::vector<float> line(static_cast<std::size_t>(needed.width) * kRgb + 1);
   for (std::size_t y = 0; y < n; ++y) {
-    std::ranges::fill(line, 0.0f);
-    const std::uint8_t* from =
-        image.pixels.data() + static_cast<std::size_t>(rows[y].first) * line.size();
-    for (const float weight : rows[y].weights)
-      for (float& value : line) value += weight * static_cast<float>(*from++);
+    weigh_lines(image.pixels.data() + static_cast<std::size_t>(rows[y].first - box.top) * stride +
+                    static_cast<std::size_t>(needed.left - box.left) * kRgb,
+                stride, rows[y], std::span(line).first(line.size() - 1));
     for (std::size_t x = 0; x < n; ++x) {
-      float* const to = out.data() + (y * n + (mirrored ? n - 1 - x : x)) * kRgb;
-      const float* pixel = line.data() + static_cast<std::size_t>(columns[x].first) * kRgb;
-      std::fill_n(to, kRgb, 0.0f);
-      for (const float weight : columns[x].weights)
-        for (std::size_t c = 0; c < kRgb; ++c) to[c] += weight * *pixel++;
+      const float* pixel =
+          line.data() + static_cast<std::size_t>(columns[x].first - needed.left) * kRgb;
+      float sums[kRgb + 1] = {};  // four values at a time, as vectors have
+      for (const float weight : columns[x].weights) {
+        for (std::size_t c = 0; c <= kRgb; ++c) sums[c] += weight * pixel[c];
+        pixel += kRgb;
+      }
+      std::copy_n(sums, kRgb, out.data() + (y * n + (mirrored ? n - 1 - x : x)) * kRgb);
     }
   }
 }

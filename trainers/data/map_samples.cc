@@ -95,6 +95,58 @@ class MappedData final : public Dataset {
   std::uint64_t depth_;  // of maps over maps
 };
 
+class WithoutBadRecords final : public Dataset {
+ public:
+  WithoutBadRecords(std::unique_ptr<Dataset> data, std::shared_ptr<BadRecords> bad)
+      : data_(std::move(data)), bad_(std::move(bad)) {}
+
+  std::vector<Field> signature() const override { return data_->signature(); }
+  std::int64_t size() const override { return data_->size(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    each(indices, out, [&](std::int64_t index, std::span<std::byte* const> rows) {
+      data_->gather({&index, 1}, rows);
+    });
+  }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    each(indices, out, [&](std::int64_t index, std::span<std::byte* const> rows) {
+      data_->gather_training(pass, {&index, 1}, rows);
+    });
+  }
+  void check() const override { data_->check(); }
+  std::string describe() const override { return data_->describe(); }
+  const Vocabulary* vocabulary() const override { return data_->vocabulary(); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  std::int64_t left_out() const override { return bad_->count(); }
+
+ private:
+  template <class F>
+  void each(std::span<const std::int64_t> indices, std::span<std::byte* const> out,
+            const F& gather_one) const {
+    const std::vector<Field> fields = data_->signature();
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      gather_good(indices[i], rows_of(fields, out, i), gather_one);
+  }
+
+  // Sample `index`, or the next one that is not bad.
+  template <class F>
+  void gather_good(std::int64_t index, const std::vector<std::byte*>& rows,
+                   const F& gather_one) const {
+    for (std::int64_t tried = 0; tried == 0 || tried < size(); ++tried) {
+      try {
+        return gather_one(tried == 0 ? index : (index + tried) % size(), rows);
+      } catch (const BadRecord& record) {
+        bad_->note(record);
+      }
+    }
+    throw IoError(cat(describe(), ": all records are bad"));
+  }
+
+  std::unique_ptr<Dataset> data_;
+  std::shared_ptr<BadRecords> bad_;
+};
+
 void require_parts(const std::unique_ptr<Dataset>& data, const SampleFunction& function) {
   require(data != nullptr, "map_samples was given no data");
   require(static_cast<bool>(function), "map_samples was given an empty function");
@@ -125,6 +177,12 @@ std::unique_ptr<Dataset> map_samples(std::unique_ptr<Dataset> data,
     require(field.shape.is_fully_known(), "field '", field.name, "' of the new samples has shape ",
             field.shape, ", which must be known");
   return std::make_unique<MappedData>(std::move(data), std::move(fields), std::move(make), false);
+}
+
+std::unique_ptr<Dataset> without_bad_records(std::unique_ptr<Dataset> data,
+                                             std::shared_ptr<BadRecords> bad) {
+  require(data != nullptr && bad != nullptr, "without_bad_records was given no data or no records");
+  return std::make_unique<WithoutBadRecords>(std::move(data), std::move(bad));
 }
 
 }  // namespace belfry

@@ -1,4 +1,5 @@
-// Data made of other data, sample by sample: to augment them, or to make other fields of them.
+// Data made of other data, sample by sample: to augment them, to make other fields of them, or to
+// leave bad ones out.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -57,5 +58,12 @@ std::unique_ptr<Dataset> map_samples(std::unique_ptr<Dataset> data, SampleFuncti
 // Samples with these fields, which `make` makes of those of `data`.
 std::unique_ptr<Dataset> map_samples(std::unique_ptr<Dataset> data,
                                      std::vector<Dataset::Field> fields, SampleFunction make);
+
+// `data`, whose gather() may throw BadRecord: `bad` notes the record, and the next sample takes its
+// place. A reader of your own leaves out as many as the user allows:
+//   return without_bad_records(std::make_unique<MyData>(dirs.data_dir),
+//                              std::make_shared<BadRecords>(dirs.bad_records));
+std::unique_ptr<Dataset> without_bad_records(std::unique_ptr<Dataset> data,
+                                             std::shared_ptr<BadRecords> bad);
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/activity.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/data/record_index.h"
 #include "belfry/trainers/util/crc32c.h"
 
 namespace belfry {
@@ -73,6 +74,23 @@ std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string
                              kMostTfRecordBytes, " that a record may have")));
     offset += kHeadBytes + place.length + kCrcBytes;
   }
+  return places;
+}
+
+std::vector<TfRecordPlace> indexed_tf_records(FileSystem& files, const std::string& path,
+                                              BadRecords& bad) {
+  const auto scan = [&](ReadableFile& file) {
+    RecordIndex found;
+    const std::int64_t bad_before = bad.count();
+    for (const TfRecordPlace& place : find_tf_records(file, path, bad))
+      found.records.push_back({.offset = place.offset, .length = place.length});
+    found.is_whole = bad.count() == bad_before;
+    return found;
+  };
+  std::vector<TfRecordPlace> places;
+  for (const IndexedRecord& record :
+       record_index(files, path, IndexedKind::kTfRecords, scan).records)
+    places.push_back({record.offset, record.length});
   return places;
 }
 

@@ -27,6 +27,10 @@ inline constexpr std::uint64_t kMostTfRecordBytes = std::uint64_t{1} << 30;
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
                                            BadRecords& bad);
 
+// The same for the file at `path`, by its index if there is one that fits (record_index.h).
+std::vector<TfRecordPlace> indexed_tf_records(FileSystem& files, const std::string& path,
+                                              BadRecords& bad);
+
 // The data of a record. Throws BadRecord if they end early, their CRC is wrong, or no memory is
 // left for them.
 std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& name,

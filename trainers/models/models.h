@@ -21,6 +21,7 @@ struct ModelOptions {
   BatchNormOver batch_norm = BatchNormOver::kTower;
   double label_smoothing = 0;               // of the loss (CrossEntropyOptions)
   int sequence_length = 0;                  // tokens; 0: the model's
+  int classes = 1000;                       // of resnet()
   std::optional<models::GptSize> gpt = {};  // of the model gpt
 };
 
@@ -35,8 +36,8 @@ Output mlp(Tower& tower, Output image, Output label, const ModelOptions& options
 // no parameters (option A), so 269,722 are trained.
 Output resnet20(Tower& tower, Output image, Output label, const ModelOptions& options = {});
 // ResNet-18, 34, 50, 101 or 152 for ImageNet (He et al. 2015, table 1), in version 1.5: a block's
-// stride is in its 3x3 convolution. 1000 classes; 11,689,512, 21,797,672, 25,557,032, 44,549,160 or
-// 60,192,808 parameters are trained. Throws OptionMistake for another depth.
+// stride is in its 3x3 convolution. With 1000 classes, 11,689,512, 21,797,672, 25,557,032,
+// 44,549,160 or 60,192,808 parameters are trained. Throws OptionMistake for another depth.
 Output resnet(Tower& tower, Output image, Output label, int depth,
               const ModelOptions& options = {});
 // VGG-16 (Simonyan and Zisserman 2014, configuration D) with dropout: 1000 classes; 138,357,544

@@ -123,8 +123,8 @@ Output resnet(Tower& tower, Output image, Output label, int depth, const ModelOp
       x = of.has_bottlenecks ? net.bottleneck(name, x, 64 << g, stride)
                              : net.basic_block(name, x, 64 << g, stride);
     }
-  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 1000}), label,
-                  options.label_smoothing);
+  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = options.classes}),
+                  label, options.label_smoothing);
 }
 
 }  // namespace belfry::models

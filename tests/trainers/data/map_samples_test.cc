@@ -1,9 +1,12 @@
 #include "belfry/trainers/data/map_samples.h"
 
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/trainers/data/gatherer.h"
 
 namespace belfry {
@@ -110,6 +113,49 @@ TEST(MapSamples, RefusesWhatItCannotMap) {
                 map_samples(numbers(), {{"x", DType::kF32, {kUnknownSize}}}, [](MappedSample&) {});
               }),
               HasSubstr("must be known"));
+}
+
+// Samples 0 to 4; those of `wrong` are bad.
+class SomeBad final : public Dataset {
+ public:
+  explicit SomeBad(std::set<std::int64_t> wrong) : wrong_(std::move(wrong)) {}
+  std::vector<Field> signature() const override { return {{"x", DType::kI32, {}}}; }
+  std::int64_t size() const override { return 5; }
+  std::string describe() const override { return "five numbers"; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    auto* to = reinterpret_cast<std::int32_t*>(out[0]);
+    for (const std::int64_t index : indices) {
+      if (wrong_.contains(index))
+        throw BadRecord("numbers.txt", static_cast<std::uint64_t>(index), "is no number");
+      *to++ = static_cast<std::int32_t>(index);
+    }
+  }
+
+ private:
+  std::set<std::int64_t> wrong_;
+};
+
+TEST(WithoutBadRecords, TheNextSampleTakesThePlaceOfABadOne) {
+  const auto make = [](std::set<std::int64_t> wrong, std::int64_t most) {
+    return without_bad_records(std::make_unique<SomeBad>(std::move(wrong)),
+                               std::make_shared<BadRecords>(BadRecordPolicy{.most = most}));
+  };
+  const std::vector<std::int64_t> all{0, 1, 2, 3, 4};
+  const auto data = make({1, 2, 4}, 3);
+  EXPECT_EQ(gather_tensors(*data, all)[0], (Tensor({5}, std::vector<std::int32_t>{0, 3, 3, 3, 0})));
+  EXPECT_EQ(test::training_samples(*data, {}, all)[0],
+            (Tensor({5}, std::vector<std::int32_t>{0, 3, 3, 3, 0})));
+  EXPECT_EQ(data->left_out(), 3);
+  EXPECT_EQ(data->size(), 5);
+  EXPECT_THAT(message_of<IoError>([&] {
+                gather_tensors(*make({1, 2}, 1), all);
+              }),
+              HasSubstr("numbers.txt: bad record at byte 2: is no number; 1 was left out before"));
+  EXPECT_THAT(message_of<IoError>([&] {
+                gather_tensors(*make({0, 1, 2, 3, 4}, 9), all);
+              }),
+              HasSubstr("five numbers: all records are bad"));
 }
 
 }  // namespace map_samples_test

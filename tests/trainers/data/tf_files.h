@@ -83,7 +83,9 @@ inline std::string png_of(const PlainImage& image) {
 
 enum class JpegKind { kSequential, kProgressive };
 
-inline std::string jpeg_of(const PlainImage& image, JpegKind kind = JpegKind::kSequential) {
+// `sampling`: pixels of brightness per pixel of colour, both ways.
+inline std::string jpeg_of(const PlainImage& image, JpegKind kind = JpegKind::kSequential,
+                           int sampling = 1) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   jpeg.err = jpeg_std_error(&errors);
@@ -98,6 +100,7 @@ inline std::string jpeg_of(const PlainImage& image, JpegKind kind = JpegKind::kS
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, 100, TRUE);
   for (int i = 0; i < 3; ++i) jpeg.comp_info[i].h_samp_factor = jpeg.comp_info[i].v_samp_factor = 1;
+  jpeg.comp_info[0].h_samp_factor = jpeg.comp_info[0].v_samp_factor = sampling;
   if (kind == JpegKind::kProgressive) jpeg_simple_progression(&jpeg);
   jpeg_start_compress(&jpeg, TRUE);
   for (std::uint32_t y = 0; y < image.height; ++y) {

@@ -1,7 +1,8 @@
-#include "belfry/trainers/data/image_records.h"
+#include "belfry/trainers/data/images.h"
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +11,10 @@
 #include "belfry/tests/trainers/data/tf_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/trainers/data/decode_image.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
-namespace image_records_test {
+namespace images_test {
 
 using test::as_bytes;
 using test::image_example;
@@ -119,22 +121,66 @@ TEST(ResizeImage, KeepsARampAndMirrorsIt) {
       EXPECT_EQ(mirrored[(y * 4 + x) * 3 + 1], small[(y * 4 + 3 - x) * 3 + 1]);
 }
 
-class ImageRecordsTest : public testing::Test {
+// As photographs have it: colours at half the resolution, and with each kind of scans.
+std::string photograph(test::JpegKind kind, int sampling) {
+  test::PlainImage image{60, 90, {}};
+  std::uint32_t random = 1;
+  for (std::uint32_t i = 0; i < 60 * 90 * 3; ++i) {
+    random = random * 1664525 + 1013904223;
+    image.pixels.push_back(static_cast<std::uint8_t>(i / 90 + (random >> 27)));
+  }
+  return jpeg_of(image, kind, sampling);
+}
+
+TEST(DecodeImage, GivesTheSamePixelsOfAPart) {
+  const ImagePart parts[] = {{0, 0, 60, 90},  {20.5, 30.25, 16, 17.5}, {0, 50, 25, 40},
+                             {44, 0, 16, 20}, {30, 89, 1, 1},          {17, 16, 33, 48}};
+  for (const test::JpegKind kind : {test::JpegKind::kSequential, test::JpegKind::kProgressive})
+    for (const int sampling : {1, 2})
+      for (const ImagePart& part : parts) {
+        const std::string file = photograph(kind, sampling);
+        const auto box = [&](std::int64_t height, std::int64_t width) {
+          return box_of(part, 12, height, width);
+        };
+        const DecodedImage whole = decode_image(as_bytes(file));
+        const DecodedImage some = decode_image(as_bytes(file), kMostPixels, box);
+        EXPECT_LE(some.pixels.size(), whole.pixels.size());
+        std::vector<float> expected(12 * 12 * 3), found(12 * 12 * 3);
+        resize_image(whole, part, 12, false, expected);
+        resize_image(some, part, 12, false, found);
+        EXPECT_EQ(found, expected) << part.top << ' ' << part.left << ' ' << sampling;
+        if (part.height == 1) {
+          EXPECT_THROW(resize_image(some, parts[0], 12, false, found), InvalidArgument);
+        }
+      }
+}
+
+TEST(DecodeImage, FindsOutThatAFileIsCutOffAfterThePart) {
+  const std::string file = photograph(test::JpegKind::kSequential, 2);
+  const auto top = [](std::int64_t, std::int64_t width) { return PixelBox{0, 0, 8, width}; };
+  EXPECT_EQ(decode_image(as_bytes(file), kMostPixels, top).height, 60);
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                decode_image(as_bytes(file.substr(0, file.size() - 300)), kMostPixels, top);
+              }),
+              HasSubstr("the data end early"));
+}
+
+class ImagesTest : public testing::Test {
  protected:
   void write(const std::string& name, const std::vector<std::string>& examples) {
     std::string file;
     for (const std::string& example : examples) file += tf_record(example);
     folder_.write(name, as_bytes(file));
   }
-  std::unique_ptr<Dataset> open(data::ImagenetOptions options, std::int64_t skipped = 0,
+  std::unique_ptr<Dataset> open(data::ImageOptions options, std::int64_t skipped = 0,
                                 bool train = true) const {
-    return data::imagenet(options)({folder_.path(), {.most = skipped}}, train);
+    return data::images(options)({folder_.path(), {.most = skipped}}, train);
   }
   const std::vector<std::int64_t> all_{0, 1, 2};
   TemporaryFolder folder_;
 };
 
-TEST_F(ImageRecordsTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
+TEST_F(ImagesTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
   write("train-00000-of-00002",
         {image_example(png_of(ramp(16, 16)), 1), image_example(jpeg_of(ramp(20, 31)), 3)});
   write("train-00001-of-00002", {image_example(png_of(ramp(3, 2)), 2)});
@@ -153,7 +199,7 @@ TEST_F(ImageRecordsTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
   EXPECT_NEAR(pixels[2], (50 / 255.0 - 0.406) / 0.225, 1e-3);
 }
 
-TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
+TEST_F(ImagesTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
   write("train-0", {image_example(png_of(ramp(30, 30)), 0), image_example(png_of(ramp(24, 30)), 1),
                     image_example(png_of(ramp(30, 17)), 2)});
   const auto data = open({.side = 8, .classes = 3});
@@ -174,12 +220,11 @@ TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
   EXPECT_LT(mirrored, 32);
 }
 
-TEST_F(ImageRecordsTest, NameEachKindOfBadRecord) {
+TEST_F(ImagesTest, NameEachKindOfBadRecord) {
   const std::string good = image_example(png_of(ramp(8, 8)), 1);
   const std::pair<std::string, std::string> kinds[] = {
       {image_example("no image", 1), "neither JPEG nor PNG: 8 bytes"},
-      {image_example(png_of(ramp(8, 8)), 9),
-       "the label 9 less the offset 0 is no class from 0 to 4"},
+      {image_example(png_of(ramp(8, 8)), 9), "the label 9 is no class from 0 to 4"},
       {test::example(test::int_feature("image/class/label", 1)), "no feature image/encoded"},
       {test::example(test::bytes_feature("image/encoded", "x")), "no feature image/class/label"},
       {"\xFF", "no message of protobuf"}};
@@ -195,19 +240,74 @@ TEST_F(ImageRecordsTest, NameEachKindOfBadRecord) {
   }
 }
 
-TEST_F(ImageRecordsTest, EndWhereAllRecordsAreBadOrThereAreNone) {
+TEST_F(ImagesTest, EndWhereAllRecordsAreBadOrThereAreNone) {
   write("validation-0", {image_example("x", 1), image_example("y", 1)});
   EXPECT_THAT(message_of<IoError>([&] {
                 gather_tensors(*open({.side = 4}, 9, false), std::vector<std::int64_t>{0});
               }),
               HasSubstr("all records are bad"));
   EXPECT_THAT(message_of<NotFoundError>([&] { open({}, 0, true)->size(); }),
-              HasSubstr("has no file train-*; name the folder with the TFRecord files"));
+              HasSubstr("has nothing named train-*; name the folder with the TFRecord files"));
   write("train-0", {});
   EXPECT_THAT(
       message_of<IoError>([&] { open({}, 0, true)->size(); }),
-      HasSubstr("no records; get the files again, or name another folder (the option data_dir)"));
+      HasSubstr("no images; get the files again, or name another folder (the option data_dir)"));
 }
 
-}  // namespace image_records_test
+class FolderImagesTest : public testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& content) {
+    std::filesystem::create_directories(
+        std::filesystem::path(folder_.path() + "/" + path).parent_path());
+    folder_.write(path, as_bytes(content));
+  }
+  std::unique_ptr<Dataset> open(bool train = true, std::int64_t skipped = 0,
+                                std::int64_t classes = 2) const {
+    return data::images({.format = "folder", .side = 8, .classes = classes})(
+        {folder_.path(), {.most = skipped}}, train);
+  }
+  static std::vector<std::int32_t> labels_of(const Dataset& data, std::vector<std::int64_t> rows) {
+    const Tensor labels = gather_tensors(data, rows)[1];
+    return {labels.data<std::int32_t>().begin(), labels.data<std::int32_t>().end()};
+  }
+  const std::string png_ = png_of(ramp(16, 16));
+  TemporaryFolder folder_;
+};
+
+TEST_F(FolderImagesTest, AreNumberedByTheNamesOfTheFoldersForTraining) {
+  write("train/cat/b.PNG", png_);
+  write("train/cat/a.jpg", jpeg_of(ramp(9, 20)));
+  write("train/cat/notes.txt", "no image");
+  write("train/ant/z.jpeg", jpeg_of(ramp(20, 9)));
+  write("val/cat/1.png", png_);
+  const auto data = open();
+  EXPECT_EQ(data->describe(), cat("3 images of ", folder_.path(), "/train"));
+  EXPECT_EQ(data->files(), std::vector<std::string>{cat(folder_.path(), "/train")});
+  EXPECT_THAT(labels_of(*data, {0, 1, 2}), testing::ElementsAre(0, 1, 1));
+  EXPECT_THAT(labels_of(*open(false), {0}), testing::ElementsAre(1));
+  EXPECT_EQ(gather_tensors(*data, std::vector<std::int64_t>{2})[0],
+            gather_tensors(*open(false), std::vector<std::int64_t>{0})[0]);
+}
+
+TEST_F(FolderImagesTest, SayWhichFileOrFolderIsWrong) {
+  EXPECT_THAT(message_of<NotFoundError>([&] { open()->size(); }),
+              HasSubstr("has nothing named train; name the folder"));
+  write("train/cat/a.png", png_);
+  write("train/dog/b.png", "no image");
+  write("val/cow/c.png", png_);
+  EXPECT_THAT(message_of<OptionMistake>([&] { open(true, 0, 1000)->size(); }),
+              HasSubstr("classes=1000, but "));
+  EXPECT_THAT(message_of<IoError>([&] { open(false)->size(); }),
+              HasSubstr("val/cow is no class, as the folder for training has none of that name"));
+  EXPECT_THAT(message_of<IoError>([&] { labels_of(*open(), {1}); }),
+              HasSubstr("train/dog/b.png: bad record at byte 0: neither JPEG nor PNG: 8 bytes"));
+  const auto data = open(true, 1);
+  EXPECT_THAT(labels_of(*data, {0, 1}), testing::ElementsAre(0, 0));
+  EXPECT_EQ(data->left_out(), 1);
+  write("validation/cat/c.png", png_);
+  EXPECT_THAT(message_of<IoError>([&] { open(false)->size(); }),
+              HasSubstr("say which to take (the option test_files)"));
+}
+
+}  // namespace images_test
 }  // namespace belfry

@@ -1,0 +1,269 @@
+#include "belfry/trainers/data/images.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fnmatch.h>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/data/decode_image.h"
+#include "belfry/trainers/data/generated_images.h"
+#include "belfry/trainers/data/image_source.h"
+#include "belfry/trainers/data/map_samples.h"
+#include "belfry/trainers/util/counter_random.h"
+#include "belfry/trainers/util/option_error.h"
+
+namespace belfry::data {
+namespace {
+
+constexpr std::size_t kChannels = 3;
+
+std::vector<Dataset::Field> image_fields(std::int64_t side) {
+  return {{"image", DType::kF32, {side, side, static_cast<std::int64_t>(kChannels)}},
+          {"label", DType::kI32, {}}};
+}
+
+// The part of an image that is gathered.
+struct Crop {
+  ImagePart part;
+  bool mirrored = false;
+};
+
+Crop middle_crop(std::int64_t height, std::int64_t width) {
+  constexpr double kShare = 7.0 / 8;
+  const double size = kShare * static_cast<double>(std::min(height, width));
+  return {.part = {.top = (static_cast<double>(height) - size) / 2,
+                   .left = (static_cast<double>(width) - size) / 2,
+                   .height = size,
+                   .width = size}};
+}
+
+// Draws up to ten parts (Szegedy et al. 2014); if none fits, takes the middle.
+Crop random_crop(std::int64_t rows, std::int64_t columns, CounterRandom random) {
+  constexpr int kTries = 10;
+  constexpr float kLeastArea = 0.08f, kLeastRatio = 0.75f;
+  const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
+  Crop crop = middle_crop(rows, columns);
+  crop.mirrored = random.below(2) == 1;
+  for (int i = 0; i < kTries; ++i) {
+    const double area = static_cast<double>(random.uniform(kLeastArea, 1)) * height * width;
+    const double ratio = static_cast<double>(random.uniform(kLeastRatio, 1));
+    ImagePart part{.height = std::sqrt(area * ratio), .width = std::sqrt(area / ratio)};
+    if (random.below(2) == 1) std::swap(part.height, part.width);
+    part.top = static_cast<double>(random.uniform(0, 1)) * (height - part.height);
+    part.left = static_cast<double>(random.uniform(0, 1)) * (width - part.width);
+    if (part.height > height || part.width > width) continue;
+    crop.part = part;
+    break;
+  }
+  return crop;
+}
+
+// Scales values from 0 to 255 for models.
+void normalise_channels(std::span<float> pixels) {
+  constexpr std::array<float, kChannels> kMean{0.485f, 0.456f, 0.406f};
+  constexpr std::array<float, kChannels> kDeviation{0.229f, 0.224f, 0.225f};
+  std::array<float, kChannels> scale, shift;
+  for (std::size_t c = 0; c < kChannels; ++c) {
+    scale[c] = 1 / (255 * kDeviation[c]);
+    shift[c] = -kMean[c] / kDeviation[c];
+  }
+  for (std::size_t i = 0; i < pixels.size(); i += kChannels)
+    for (std::size_t c = 0; c < kChannels; ++c) pixels[i + c] = pixels[i + c] * scale[c] + shift[c];
+}
+
+class LabelledImages final : public Dataset {
+ public:
+  LabelledImages(std::unique_ptr<ImageSource> source, ImageOptions options, std::string description)
+      : source_(std::move(source)),
+        options_(std::move(options)),
+        description_(std::move(description)) {}
+
+  std::vector<Field> signature() const override { return image_fields(options_.side); }
+  std::int64_t size() const override { return source_->size(); }
+  std::string describe() const override { return description_; }
+
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    copy(indices, out, [](std::int64_t, std::int64_t height, std::int64_t width) {
+      return middle_crop(height, width);
+    });
+  }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    const std::uint64_t key = combine_key(pass.seed, static_cast<std::uint64_t>(pass.epoch));
+    copy(indices, out, [&](std::int64_t sample, std::int64_t height, std::int64_t width) {
+      return random_crop(height, width,
+                         CounterRandom(combine_key(key, static_cast<std::uint64_t>(sample))));
+    });
+  }
+
+ private:
+  template <class F>
+  void copy(std::span<const std::int64_t> indices, std::span<std::byte* const> out,
+            const F& crop_of) const {
+    const auto elements = static_cast<std::size_t>(options_.side * options_.side) * kChannels;
+    auto* pixels = reinterpret_cast<float*>(out[0]);
+    auto* labels = reinterpret_cast<std::int32_t*>(out[1]);
+    for (const std::int64_t index : indices) {
+      require(index >= 0 && index < size(), "sample ", index, " of a dataset of ", size());
+      const auto [image, label] = read(index, [&](std::int64_t height, std::int64_t width) {
+        return box_of(crop_of(index, height, width).part, options_.side, height, width);
+      });
+      const Crop crop = crop_of(index, image.height, image.width);
+      const std::span<float> to(pixels, elements);
+      resize_image(image, crop.part, options_.side, crop.mirrored, to);
+      normalise_channels(to);
+      pixels += elements;
+      *labels++ = static_cast<std::int32_t>(label);
+    }
+  }
+
+  // With the label less the offset.
+  ImageSource::LabelledImage read(std::int64_t index, const ChooseBox& choose) const try {
+    ImageSource::LabelledImage found = source_->read(index, choose);
+    const std::int64_t offset = options_.label_offset;
+    require(found.label >= offset && found.label - offset < options_.classes, "the label ",
+            found.label, offset == 0 ? "" : cat(" less the offset ", offset),
+            " is no class from 0 to ", options_.classes - 1);
+    found.label -= offset;
+    return found;
+  } catch (const InvalidArgument& error) {
+    throw source_->bad(index, error.what());
+  }
+
+  const std::unique_ptr<ImageSource> source_;
+  const ImageOptions options_;
+  const std::string description_;
+};
+
+// A format of files with images: the names of what it reads, for training and for tests.
+struct ImageFormat {
+  const char* name;
+  const char* train_files;
+  const char* test_files;
+  const char* what;
+};
+constexpr ImageFormat kFormats[] = {
+    {"tfrecord", "train-*", "validation-*", "TFRecord files"},
+    {"folder", "train", "val*", "folders train and val, each with a folder per class"},
+    {"webdataset", "train*.tar*", "val*.tar*", "tar files"},
+    {"npy", "train", "test", "arrays x and y"}};
+
+const ImageFormat& find_format(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ImageFormat& format : kFormats) {
+    if (format.name == name) return format;
+    names.emplace_back(format.name);
+  }
+  refuse_option<OptionMistake>("data_format", "=", shown(name), " is none of ", join(names),
+                               did_you_mean(name, names));
+}
+
+std::string asked_files(const ImageOptions& options, bool train) {
+  const ImageFormat& format = find_format(options.format);
+  const std::string& asked = train ? options.train_files : options.test_files;
+  return !asked.empty() ? asked : train ? format.train_files : format.test_files;
+}
+
+// What a run reads: the paths that fit the pattern, sorted. Names with a dot in front fit only
+// patterns with one, as in a shell.
+std::vector<std::string> image_paths(const std::string& folder, const ImageOptions& options,
+                                     bool train) {
+  std::string pattern = asked_files(options, train);
+  if (options.format == "npy") pattern += "[._]*np[yz]";
+  std::vector<std::string> found;
+  for (const std::string& name : names_in_data_dir(local_file_system(), folder))
+    if (fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0)
+      found.push_back(cat(folder, "/", name));
+  if (found.empty())
+    throw NotFoundError(about_option(
+        "data_dir", folder, " has nothing named ", pattern, "; name the folder with the ",
+        find_format(options.format).what, " (", the_option("data_dir"),
+        "), or how they are named (", the_option(train ? "train_files" : "test_files"), ")"));
+  return found;
+}
+
+// Loading reports files that are not found.
+std::vector<std::string> known_paths(const std::string& folder, const ImageOptions& options,
+                                     bool train) {
+  try {
+    return folder.empty() ? std::vector<std::string>() : image_paths(folder, options, train);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// The only folder of those found.
+std::string one_folder(const std::vector<std::string>& paths, bool train) {
+  if (paths.size() == 1) return paths[0];
+  throw IoError(about_option("data_dir", "images are in one folder with a folder per class, found ",
+                             join(paths), "; say which to take (",
+                             the_option(train ? "train_files" : "test_files"), ")"));
+}
+
+std::unique_ptr<ImageSource> open_folder(const RunDirs& dirs, const ImageOptions& options,
+                                         const std::vector<std::string>& paths, bool train) {
+  // Those for tests have the same numbers, even if some have no image there.
+  const std::string numbered =
+      train ? one_folder(paths, true) : one_folder(image_paths(dirs.data_dir, options, true), true);
+  std::vector<std::string> classes = folder_classes(numbered);
+  require_option<OptionMistake>(
+      options.label_offset == 0, "label_offset", "=", options.label_offset,
+      ": folders have names and not numbers, and count from 0; leave it out");
+  require_option<OptionMistake>(std::ssize(classes) == options.classes, "classes", "=",
+                                options.classes, ", but ", numbered, " has ", classes.size(),
+                                " folders, one per class; give their number, or name another "
+                                "folder (",
+                                the_option("data_dir"), ")");
+  return folder_images(one_folder(paths, train), std::move(classes));
+}
+
+std::unique_ptr<ImageSource> open_source(const RunDirs& dirs, const ImageOptions& options,
+                                         const std::vector<std::string>& paths, bool train,
+                                         BadRecords& bad) {
+  if (options.format == "folder") return open_folder(dirs, options, paths, train);
+  if (options.format == "webdataset") return tar_images(paths);
+  if (options.format == "npy") return array_images(dirs.data_dir, asked_files(options, train));
+  return tf_record_images(paths, bad);
+}
+
+std::unique_ptr<Dataset> open_images(const RunDirs& dirs, const ImageOptions& options, bool train) {
+  const std::vector<std::string> paths = image_paths(dirs.data_dir, options, train);
+  const auto bad = std::make_shared<BadRecords>(dirs.bad_records);
+  std::unique_ptr<ImageSource> source = open_source(dirs, options, paths, train, *bad);
+  if (source->size() == 0)
+    throw IoError(about_option("data_dir", join(paths),
+                               ": no images; get the files again, or name another folder (",
+                               the_option("data_dir"), ")"));
+  std::string description =
+      cat(source->size(), " images of ", paths[0],
+          paths.size() > 1 ? cat(" and ", paths.size() - 1, " files more") : "");
+  return without_bad_records(
+      std::make_unique<LabelledImages>(std::move(source), options, std::move(description)), bad);
+}
+
+}  // namespace
+
+DatasetFactory images(ImageOptions options) {
+  find_format(options.format);
+  return [options](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
+    constexpr std::int64_t kTrainImages = 1280, kTestImages = 256;
+    const auto load = [options, dirs, train]() -> std::unique_ptr<Dataset> {
+      if (!dirs.data_dir.empty()) return open_images(dirs, options, train);
+      return generated_images({.side = options.side,
+                               .classes = static_cast<int>(options.classes),
+                               .count = train ? kTrainImages : kTestImages,
+                               .seed = train ? 1u : 2u});
+    };
+    return std::make_unique<LazyDataset>(image_fields(options.side), load,
+                                         known_paths(dirs.data_dir, options, train));
+  };
+}
+
+}  // namespace belfry::data
