@@ -2,6 +2,7 @@
 //   belfry run -n P [--max_restarts=N] [--min_processes=M] -- PROGRAM ...
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry plot RUN... [--out=FILE.svg]
+//   belfry runs DIR... [--metric=NAME,NAME]
 //   belfry bisect RUN_A RUN_B
 //   belfry trace summary FILE [--peak=FILE]
 //   belfry flags
@@ -10,6 +11,7 @@
 #include "belfry/trainers/commands/flags_command.h"
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
+#include "belfry/trainers/commands/runs_command.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/trace_command.h"
 #include "belfry/trainers/program/program.h"
@@ -23,6 +25,7 @@ int main(int argc, char** argv) {
        run_checkpoint_command,
        {"ls", "verify", "diff", "export", "import"}},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
+      {"runs", "list runs, with means over seeds", run_runs_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
       {"flags", "print the flags of programs that train", run_flags_command}};
