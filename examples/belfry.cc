@@ -3,6 +3,7 @@
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry generate RUN [--prompt=TEXT] ...
 //   belfry plot RUN... [--out=FILE.svg]
+//   belfry runs DIR... [--metric=NAME,NAME]
 //   belfry bisect RUN_A RUN_B
 //   belfry trace summary FILE [--peak=FILE]
 //   belfry flags
@@ -12,6 +13,7 @@
 #include "belfry/trainers/commands/generate_command.h"
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
+#include "belfry/trainers/commands/runs_command.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/trace_command.h"
 #include "belfry/trainers/program/program.h"
@@ -26,6 +28,7 @@ int main(int argc, char** argv) {
        {"ls", "verify", "diff", "export", "import"}},
       {"generate", "continue a text by a run of gpt", run_generate_command},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
+      {"runs", "list runs, with means over seeds", run_runs_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
       {"flags", "print the flags of programs that train", run_flags_command}};

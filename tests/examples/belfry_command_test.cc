@@ -43,7 +43,7 @@ class BelfryCommandTest : public testing::Test {
 
 TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
   for (const char* command :
-       {"", "generate", "plot", "trace", "trace summary", "checkpoint", "checkpoint ls",
+       {"", "generate", "plot", "runs", "trace", "trace summary", "checkpoint", "checkpoint ls",
         "checkpoint verify", "checkpoint diff", "checkpoint export", "checkpoint import"}) {
     const Finished done = shell(cat("belfry ", command, " --help"));
     EXPECT_EQ(done.status, 0) << command << done.errors;
@@ -126,6 +126,26 @@ TEST_F(BelfryCommandTest, SparesWhatItReads) {
   EXPECT_EQ(shell("cat s.jsonl").output, stats);
   EXPECT_EQ(shell("belfry plot spared --out=spared/plot.svg").status, 0);
   EXPECT_EQ(shell("belfry checkpoint ls spared --json=spared/ls.json").status, 0);
+}
+
+TEST_F(BelfryCommandTest, ComparesRunsOverSeeds) {
+  EXPECT_EQ(
+      shell("for seed in 1 2; do linear_regression --devices=cpu:1 --max_steps=3 --seed=$seed "
+            "--keep=$seed --run_dir=sweep/$seed; done")
+          .status,
+      0);
+  const Finished done = shell("belfry runs sweep --metric=loss --json=-");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, AllOf(StartsWith("linear_regression: 2 runs\n"), HasSubstr(" +- ")));
+  const auto program = nlohmann::json::parse(done.output)["programs"][0];
+  EXPECT_EQ(program["differ"], nlohmann::json({"seed"}));
+  EXPECT_EQ(program["runs"][0]["state"], "finished");
+  EXPECT_EQ(program["runs"][0]["steps"], 3);
+  EXPECT_EQ(program["groups"][0]["runs"], nlohmann::json({"sweep/1", "sweep/2"}));
+  expect_refusal("belfry runs sweep --metric=lost", 1, "no run has the metric 'lost'");
+  expect_refusal("belfry runs sweep --metric=loss:best", 2, "--metric=loss:best");
+  expect_refusal("belfry runs a", 1, "has no run directory");
+  expect_refusal("belfry runs sweep --json=sweep/1/stats.jsonl", 2, "would overwrite");
 }
 
 // Named rows of a summary.

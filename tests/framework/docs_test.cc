@@ -162,5 +162,42 @@ TEST(Documents, AndCommentsNameMembersThatAreThere) {
               ElementsAre("E::kTwo", "B::f"));
 }
 
+std::set<std::string> matches(const std::string& text, const char* pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match)
+    found.insert((*match)[1]);
+  return found;
+}
+
+// The variables of the environment that a source names, if it reads or sets any: strings of
+// capitals with an underscore, less functions of MPI, and what getenv() itself gets.
+std::set<std::string> variables_in(const std::string& code) {
+  const auto has = [&](const char* text) { return code.find(text) != code.npos; };
+  if (!has("getenv") && !has("setenv") && !has("nvironment") && !has("Variable[]")) return {};
+  std::set<std::string> names = matches(code, R"re((?:getenv|environment)\("([A-Z_]+)"\))re");
+  for (const std::string& name : matches(code, R"re("([A-Z][A-Z0-9]*_[A-Za-z0-9_]+)")re"))
+    if (!std::regex_match(name, std::regex("MPI_[A-Z][a-z].*"))) names.insert(name);
+  return names;
+}
+
+TEST(Documents, NameTheVariablesOfTheEnvironment) {
+  std::set<std::string> read;
+  for (const fs::path& path : documents(kCode)) {
+    const std::string folder = path.lexically_relative(kRoot).begin()->string();
+    if (folder != "tests" && folder != "examples") read.merge(variables_in(contents(path)));
+  }
+  EXPECT_GT(read.size(), 20u);
+  std::set<std::string> named;
+  std::istringstream page(contents(kRoot / "docs/environment.md"));
+  for (std::string line; std::getline(page, line);)
+    if (line.starts_with("| `"))
+      named.merge(matches(line.substr(0, line.find(" | ")), "`([A-Z][A-Za-z0-9_]+)`"));
+  EXPECT_EQ(read, named);
+  EXPECT_THAT(variables_in(R"(getenv("HOME"); "A_B"; "AB"; "MPI_Send")"),
+              UnorderedElementsAre("HOME", "A_B"));
+  EXPECT_THAT(variables_in(R"("A_B")"), IsEmpty());
+}
+
 }  // namespace docs_test
 }  // namespace belfry::test

@@ -16,7 +16,6 @@ namespace belfry {
 namespace {
 
 constexpr char kCheckpoints[] = "checkpoints";
-constexpr char kRunLock[] = "run.lock";
 constexpr std::string_view kStep = "step-";
 constexpr std::size_t kStepDigits = 8;
 

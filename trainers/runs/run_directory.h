@@ -30,8 +30,11 @@ inline constexpr char kTensorBoardFolder[] = "tensorboard", kTracesFolder[] = "t
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
 // The member of config.json with the choices that a run made, for people. Another run chooses
-// again.
-inline constexpr char kChosen[] = "chosen";
+// again. Its member kProgramMember is the name of the program.
+inline constexpr char kChosen[] = "chosen", kProgramMember[] = "program";
+
+// Its lock, which is there while a program trains in it, or was killed.
+inline constexpr char kRunLock[] = "run.lock";
 
 // One process at a time has it.
 class RunDirectory {

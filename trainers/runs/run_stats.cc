@@ -78,10 +78,11 @@ void StatsReader::note(const JsonValue& line) {
     names_.insert(name.starts_with(kValidation) ? name.substr(kValidation.size()) : name);
 }
 
-RunStats StatsReader::finish() {
+RunStats StatsReader::finish(MissingMetric missing) {
   names_.erase("step");
   for (const MetricStats& stats : stats_.metrics)
-    require<NotFoundError>(!stats.training.empty() || !stats.validation.empty() || names_.empty(),
+    require<NotFoundError>(missing == MissingMetric::kAllow || !stats.training.empty() ||
+                               !stats.validation.empty() || names_.empty(),
                            file_, ": no line has the metric '", shown(stats.metric),
                            "'; there are ", shown(join(names_), 400));
   return std::move(stats_);
@@ -93,7 +94,7 @@ std::string stats_file_of(const std::string& path, FileSystem& files) {
 }
 
 RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
-                        FileSystem& files) {
+                        MissingMetric missing, FileSystem& files) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const std::string file = stats_file_of(path, files);
   const auto in = files.open(file);
@@ -103,7 +104,7 @@ RunStats read_run_stats(const std::string& path, std::span<const std::string> me
     count = in->read(chunk);
     reader.add(std::span(chunk).first(count));
   }
-  RunStats stats = reader.finish();
+  RunStats stats = reader.finish(missing);
   stats.name = last_name(files.resolve(path));
   return stats;
 }

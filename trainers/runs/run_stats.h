@@ -27,6 +27,9 @@ struct RunStats {
   std::vector<MetricStats> metrics;  // in the requested order
 };
 
+// What to do about a requested metric that no line has.
+enum class MissingMetric : bool { kRefuse, kAllow };
+
 // Takes the bytes of a file in pieces. If steps go back, because a run was resumed, the later lines
 // replace the earlier ones.
 class StatsReader {
@@ -37,8 +40,8 @@ class StatsReader {
   // Throws IoError naming file and line if a line is no such object.
   void add(std::span<const std::byte> bytes);
   // Returns what was read. Leaves out a last line without an end: it may be half of one. Throws
-  // NotFoundError, with the known names, if no line has one of the metrics.
-  RunStats finish();
+  // NotFoundError, with the known names, if no line has one of the metrics, unless it is allowed.
+  RunStats finish(MissingMetric missing = MissingMetric::kRefuse);
 
  private:
   void read_line();
@@ -56,6 +59,7 @@ std::string stats_file_of(const std::string& path, FileSystem& files = local_fil
 
 // Reads a run directory, or a file like its stats.jsonl.
 RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
+                        MissingMetric missing = MissingMetric::kRefuse,
                         FileSystem& files = local_file_system());
 
 }  // namespace belfry

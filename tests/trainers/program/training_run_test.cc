@@ -486,6 +486,7 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(config["save_every_epochs"], 1);
   EXPECT_EQ(config["on_save_error"], "retry");
   EXPECT_EQ(config["chosen"]["trainer"], "replicated");
+  EXPECT_EQ(config["chosen"]["program"], "program");
   EXPECT_EQ(config["chosen"]["allreduce"], "collective");
   EXPECT_EQ(config["chosen"]["bucket_mb"], 4);
   EXPECT_EQ(config["chosen"]["optimizer"], "SGD");
