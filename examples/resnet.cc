@@ -1,7 +1,7 @@
 // ResNet-18 to 152 on images of folders, tar files, TFRecord files or arrays, or on generated ones.
 // It is built twice: as resnet, and as resnet50, since 50 is the default depth. Try: resnet50
-// --devices=gpu:8
-// --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
+// --devices=gpu:8 --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16
+// --bad_records=skip:10
 #include "belfry/belfry.h"
 #include "belfry/trainers/models/models.h"
 using namespace belfry;
@@ -20,54 +20,27 @@ int main(int argc, char** argv) {
   const auto images = [&](const RunDirs& dirs, bool train) {
     return data::images(input)(dirs, train);
   };
-  return train(
-      argc, argv,
-      {.model = model,
-       .data = images,
-       .optimizer =
-           momentum(scheduled_rate(0.1, step_schedule({{30}, {60}, {80}})), {.weight_decay = 1e-4}),
-       .global_batch_size = 256,
-       .epochs = 90,
-       .flags = {
-           {.name = "depth",
-            .variable = &depth,
-            .text = "layers with weights: 18, 34, 50, 101 or 152",
-            .range = {"one of 18, 34, 50, 101, 152",
-                      [](double x) {
-                        return x == 18 || x == 34 || x == 50 || x == 101 || x == 152;
-                      }}},
-           {.name = "image_size",
-            .variable = &input.side,
-            .text = "height and width of the images that the model takes, pixels",
-            .range = {"a number from 32 to 4096", [](double x) { return x >= 32 && x <= 4096; }}},
-           {.name = "data_format",
-            .variable = &input.format,
-            .text =
-                "files with the images: TFRecord files, a folder per class, tar files, or arrays",
-            .unit = "NAME",
-            .choices = {"tfrecord", "folder", "webdataset", "npy"}},
-           {.name = "train_files",
-            .variable = &input.train_files,
-            .text = "names of the files or the folder for training, with * for any characters; "
-                    "by default train-*, train*.tar*, or train",
-            .unit = "PATTERN"},
-           {.name = "test_files",
-            .variable = &input.test_files,
-            .text = "the same for evaluations; by default validation-*, val*.tar*, or val*",
-            .unit = "PATTERN"},
-           {.name = "classes",
-            .variable = &input.classes,
-            .text = "kinds of images that the model tells apart",
-            .range = {"a number from 2 to 10^6", [](double x) { return x >= 2 && x <= 1e6; }}},
-           {.name = "label_offset",
-            .variable = &input.label_offset,
-            .text = "subtracted from labels: 1 where classes count from 1",
-            .range = {"a number >= 0", [](double x) { return x >= 0; }}},
-           {.name = "batch_norm",
-            .variable = &statistics,
-            .text = "statistics of each device's batch, or of all devices' together; with "
-                    "the latter the bits do not depend on the number of devices",
-            .unit = "NAME",
-            .choices = {"tower", "synchronised"}},
-           label_smoothing_flag(smoothing)}});
+  std::vector<OwnOption> flags = data::image_flags(input);
+  flags.insert(
+      flags.end(),
+      {{.name = "depth",
+        .variable = &depth,
+        .text = "layers with weights: 18, 34, 50, 101 or 152",
+        .range = {"one of 18, 34, 50, 101, 152",
+                  [](double x) { return x == 18 || x == 34 || x == 50 || x == 101 || x == 152; }}},
+       {.name = "batch_norm",
+        .variable = &statistics,
+        .text = "statistics of each device's batch, or of all devices' together; with the latter "
+                "the bits do not depend on the number of devices",
+        .unit = "NAME",
+        .choices = {"tower", "synchronised"}},
+       label_smoothing_flag(smoothing)});
+  return train(argc, argv,
+               {.model = model,
+                .data = images,
+                .optimizer = momentum(scheduled_rate(0.1, step_schedule({{30}, {60}, {80}})),
+                                      {.weight_decay = 1e-4}),
+                .global_batch_size = 256,
+                .epochs = 90,
+                .flags = flags});
 }

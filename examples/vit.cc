@@ -1,4 +1,5 @@
-// A vision transformer on CIFAR-10, or of a published size on ImageNet. Try: vit --devices=cpu:4
+// A vision transformer on CIFAR-10, or of a published size on other images. Try: vit
+// --devices=cpu:4
 // --data_dir=DIR --dropout=0.1; or vit --preset=b16 --devices=gpu:8 --data_dir=DIR
 #include "belfry/trainers/models/vit.h"
 
@@ -6,30 +7,34 @@
 using namespace belfry;
 
 int main(int argc, char** argv) {
-  models::VitSize size;
-  std::string preset, format = "cifar10";
-  std::int64_t label_offset = 0;
+  models::VitSize flags;
+  data::ImageOptions input{
+      .format = "cifar10", .side = data::kCifarSide, .classes = data::kCifarClasses};
+  std::string preset;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
+    models::VitSize size = flags;
+    size.image_size = input.side;
+    size.classes = input.classes;
     return models::vit(tower, image, label, size, smoothing);
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
-    if (format != "cifar10")
-      return data::imagenet({.side = size.image_size,
-                             .classes = static_cast<int>(size.classes),
-                             .label_offset = label_offset})(dirs, train);
-    if (size.image_size != data::kCifarSide || size.classes != data::kCifarClasses)
+    if (input.format != "cifar10") return data::images(input)(dirs, train);
+    if (input.side != data::kCifarSide || input.classes != data::kCifarClasses ||
+        input.label_offset != 0 || !(input.train_files + input.test_files).empty())
       throw FlagError(
-          "--data_format=cifar10 has images of 32 x 32 pixels and 10 classes; leave out "
-          "--image_size and --classes, or use --data_format=tfrecord");
+          "--data_format=cifar10 has 10 classes of images of 32 x 32 pixels in files of known "
+          "names, "
+          "and takes no --image_size, --classes, --label_offset, --train_files or --test_files; "
+          "leave them out, or name another --data_format");
     return data::cifar10(dirs, train);
   };
-  std::vector<OwnOption> flags = models::vit_flags(size, preset, format);
-  flags.push_back({.name = "label_offset",
-                   .variable = &label_offset,
-                   .text = "subtracted from image/class/label: 1 where classes count from 1",
-                   .range = {"a number >= 0", [](double x) { return x >= 0; }}});
-  flags.push_back(label_smoothing_flag(smoothing));
+  std::vector<OwnOption> all = models::vit_flags(flags, preset);
+  for (OwnOption& flag : data::image_flags(input)) {
+    if (flag.name == "data_format") flag.choices.insert(flag.choices.begin(), "cifar10");
+    all.push_back(flag);
+  }
+  all.push_back(label_smoothing_flag(smoothing));
   return train(
       argc, argv,
       {.model = model,
@@ -37,5 +42,5 @@ int main(int argc, char** argv) {
        .optimizer = adamw(scheduled_rate(1e-3, cosine_schedule(), 100), {.weight_decay = 0.05}),
        .global_batch_size = 64,
        .epochs = 10,
-       .flags = flags});
+       .flags = all});
 }

@@ -339,7 +339,7 @@ TEST(Vit, TrainsOnImagesOfImagenetOrOfCifar10) {
   const std::vector<std::string> small{"--preset=ti16", "--image_size=32", "--classes=5",
                                        "--layers=1",    "--max_steps=1",   "--global_batch_size=2"};
   EXPECT_EQ(report("vit", small)["steps"], 1);
-  expect_refused("vit", {"--image_size=64"}, "--data_format=cifar10 has images of 32 x 32 pixels");
+  expect_refused("vit", {"--image_size=64"}, "--data_format=cifar10 has 10 classes of images");
   expect_refused("vit", {"--patch=5", "--dry_run"}, "--patch=5 does not divide the 32 pixels");
   expect_refused("vit", {"--preset=b32"}, "did you mean 'b16'?");
 }

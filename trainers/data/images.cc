@@ -266,4 +266,34 @@ DatasetFactory images(ImageOptions options) {
   };
 }
 
+std::vector<OwnOption> image_flags(ImageOptions& options) {
+  return {
+      {.name = "data_format",
+       .variable = &options.format,
+       .text = "files with the images: TFRecord files, a folder per class, tar files, or arrays",
+       .unit = "NAME",
+       .choices = {"tfrecord", "folder", "webdataset", "npy"}},
+      {.name = "train_files",
+       .variable = &options.train_files,
+       .text = "names of the files or the folder for training, with * for any characters; by "
+               "default train-*, train*.tar*, or train",
+       .unit = "PATTERN"},
+      {.name = "test_files",
+       .variable = &options.test_files,
+       .text = "the same for evaluations; by default validation-*, val*.tar*, or val*",
+       .unit = "PATTERN"},
+      {.name = "image_size",
+       .variable = &options.side,
+       .text = "height and width of the images that the model takes, pixels",
+       .range = {"a number from 32 to 4096", [](double x) { return x >= 32 && x <= 4096; }}},
+      {.name = "classes",
+       .variable = &options.classes,
+       .text = "kinds of images that the model tells apart",
+       .range = {"a number from 2 to 10^6", [](double x) { return x >= 2 && x <= 1e6; }}},
+      {.name = "label_offset",
+       .variable = &options.label_offset,
+       .text = "subtracted from labels: 1 where classes count from 1",
+       .range = {"a number >= 0", [](double x) { return x >= 0; }}}};
+}
+
 }  // namespace belfry::data

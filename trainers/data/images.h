@@ -2,8 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/options/own_option.h"
 
 namespace belfry::data {
 
@@ -38,5 +40,9 @@ struct ImageOptions {
 // Only the places of the images are kept in memory. An image is bad if it cannot be read or
 // decoded, or has no label that is a class. The next one takes its place.
 DatasetFactory images(ImageOptions options = {});
+
+// A program's flags for the options, with their values as defaults: --data_format, --train_files,
+// --test_files, --image_size, --classes and --label_offset.
+std::vector<OwnOption> image_flags(ImageOptions& options);
 
 }  // namespace belfry::data

@@ -65,7 +65,7 @@ Output vit(Tower& tower, Output image, Output label, const VitSize& size, double
   return classify(tower, logits, label, label_smoothing);
 }
 
-std::vector<OwnOption> vit_flags(VitSize& size, std::string& preset, std::string& data_format) {
+std::vector<OwnOption> vit_flags(VitSize& size, std::string& preset) {
   // Table 1 of the paper has B; Ti and S are those of DeiT (Touvron et al. 2021, table 1).
   const auto for_imagenet = [](const char* name, const char* heads, const char* width) {
     return OwnOption::Choice{name,
@@ -79,20 +79,12 @@ std::vector<OwnOption> vit_flags(VitSize& size, std::string& preset, std::string
                        for_imagenet("ti16", "heads=3", "width=192"),
                        for_imagenet("s16", "heads=6", "width=384"),
                        for_imagenet("b16", "heads=12", "width=768")}),
-          {.name = "data_format",
-           .variable = &data_format,
-           .text = "files with the images: those of CIFAR-10, or TFRecord files",
-           .unit = "NAME",
-           .choices = {"cifar10", "tfrecord"}},
-          size_flag("image_size", size.image_size, 1,
-                    "height and width of the images that the model takes, pixels"),
           size_flag("patch", size.patch, 1, "height and width of a patch, pixels"),
           size_flag("layers", size.layers, 1, "blocks of attention and dense layers"),
           size_flag("heads", size.heads, 1, "heads of attention; they divide the width"),
           size_flag("width", size.width, 1, "elements of a patch between blocks"),
           size_flag("mlp_width", size.mlp_width, 0,
                     "elements of a patch inside the dense layers of a block; 0: 4 times the width"),
-          size_flag("classes", size.classes, 1, "different labels"),
           dropout_flag(size.dropout, "probability that an element is zero in a training step"),
           norm_epsilon_flag(size.norm_epsilon)};
 }

@@ -26,8 +26,9 @@ struct VitSize {
 Output vit(Tower& tower, Output image, Output label, const VitSize& size,
            double label_smoothing = 0);
 
-// A flag for each member of the size, and --preset, which stands for some of them: cifar, ti16, s16
-// and b16 for ImageNet. `data_format` becomes "cifar10" or "tfrecord".
-std::vector<OwnOption> vit_flags(VitSize& size, std::string& preset, std::string& data_format);
+// Flags for the other members of the size than image_size and classes, and --preset, which stands
+// for some of them, and for image_flags() of data/images.h: cifar (--data_format=cifar10), ti16,
+// s16 and b16 for ImageNet.
+std::vector<OwnOption> vit_flags(VitSize& size, std::string& preset);
 
 }  // namespace belfry::models

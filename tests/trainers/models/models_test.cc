@@ -12,6 +12,7 @@
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/images.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/vit.h"
 #include "belfry/trainers/util/hash.h"
@@ -126,8 +127,13 @@ models::GptSize preset(std::string_view name) {
 
 std::int64_t elements_of_vit(std::string_view preset) {
   models::VitSize size;
-  std::string chosen, data;
-  choose_preset(models::vit_flags(size, chosen, data), preset);
+  std::string chosen;
+  data::ImageOptions images{.format = "tfrecord"};
+  std::vector<OwnOption> flags = models::vit_flags(size, chosen);
+  for (const OwnOption& flag : data::image_flags(images)) flags.push_back(flag);
+  choose_preset(flags, preset);
+  size.image_size = images.side;
+  size.classes = images.classes;
   Graph graph;
   Tower tower(graph);
   const Output image =
