@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
   data::ImageOptions input;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
-    return models::resnet(tower, image, label, static_cast<int>(depth),
+    return models::resnet(tower, data::normalise_images(tower, image), label,
+                          static_cast<int>(depth),
                           {.batch_norm = find_batch_norm_over(statistics),
                            .label_smoothing = smoothing,
                            .classes = static_cast<int>(input.classes)});
@@ -59,6 +60,10 @@ int main(int argc, char** argv) {
             .variable = &input.classes,
             .text = "kinds of images that the model tells apart",
             .range = {"a number from 2 to 10^6", [](double x) { return x >= 2 && x <= 1e6; }}},
+           {.name = "image_bytes",
+            .variable = &input.as_bytes,
+            .text = "feed images as bytes, a quarter of the traffic, and normalise them on the "
+                    "devices; they are rounded"},
            {.name = "label_offset",
             .variable = &input.label_offset,
             .text = "subtracted from labels: 1 where classes count from 1",

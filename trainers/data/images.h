@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "belfry/towers/tower.h"
 #include "belfry/trainers/data/dataset.h"
 
 namespace belfry::data {
@@ -25,6 +26,8 @@ struct ImageOptions {
   // validation-* for TFRecord files, train*.tar* and val*.tar* for tar files, and the folders train
   // and val*. For arrays it is NAME: train and test.
   std::string train_files = {}, test_files = {};
+  // Gives images as u8, a quarter of the bytes, for normalise_images() in the model.
+  bool as_bytes = false;
 };
 
 // A source for recipes, with the fields "image" f32 [side,side,3], each channel less its mean over
@@ -38,5 +41,9 @@ struct ImageOptions {
 // Only the places of the images are kept in memory. An image is bad if it cannot be read or
 // decoded, or has no label that is a class. The next one takes its place.
 DatasetFactory images(ImageOptions options = {});
+
+// Images of bytes as f32, each channel less its mean over ImageNet and divided by its deviation;
+// f32 ones as they are. For tower functions: the devices compute it.
+Output normalise_images(Tower& tower, Output images);
 
 }  // namespace belfry::data
