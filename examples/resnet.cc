@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
   data::ImageOptions input;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
-    return models::resnet(tower, image, label, static_cast<int>(depth),
+    return models::resnet(tower, data::normalise_images(tower, image), label,
+                          static_cast<int>(depth),
                           {.batch_norm = find_batch_norm_over(statistics),
                            .label_smoothing = smoothing,
                            .classes = static_cast<int>(input.classes)});

@@ -16,17 +16,17 @@ int main(int argc, char** argv) {
     models::VitSize size = flags;
     size.image_size = input.side;
     size.classes = input.classes;
-    return models::vit(tower, image, label, size, smoothing);
+    return models::vit(tower, data::normalise_images(tower, image), label, size, smoothing);
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
     if (input.format != "cifar10") return data::images(input)(dirs, train);
-    if (input.side != data::kCifarSide || input.classes != data::kCifarClasses ||
-        input.label_offset != 0 || !(input.train_files + input.test_files).empty())
+    const bool as_usual = input.side == data::kCifarSide && input.classes == data::kCifarClasses &&
+                          input.label_offset == 0 && !input.as_bytes &&
+                          (input.train_files + input.test_files).empty();
+    if (!as_usual)
       throw FlagError(
-          "--data_format=cifar10 has 10 classes of images of 32 x 32 pixels in files of known "
-          "names, "
-          "and takes no --image_size, --classes, --label_offset, --train_files or --test_files; "
-          "leave them out, or name another --data_format");
+          "--data_format=cifar10 has 10 classes of images of 32 x 32 pixels; leave out the other "
+          "flags about images, or name another --data_format");
     return data::cifar10(dirs, train);
   };
   std::vector<OwnOption> all = models::vit_flags(flags, preset);

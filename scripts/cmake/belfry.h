@@ -39,6 +39,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/array_data.h"
+#include "belfry/trainers/data/augment.h"
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/images.h"

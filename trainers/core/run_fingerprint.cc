@@ -188,7 +188,7 @@ std::string hash_of_optimizer(const Graph& graph) {
   return hash.str();
 }
 
-// The samples at both ends, where no file can be looked at.
+// The samples at both ends, where no file can be looked at, or there is a folder of them.
 std::string checksum_of_samples(const Dataset& data) {
   constexpr std::int64_t kMost = 64;
   const std::int64_t size = data.size();
@@ -210,12 +210,17 @@ void add_data(const Dataset& data, JsonValue& fingerprint) {
   JsonValue fields = JsonValue::array(), files = JsonValue::array();
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
-  for (const std::string& path : data.files()) files.push(name_and_checksum(path));
+  const std::vector<std::string> paths = data.files();
+  const bool are_files = !paths.empty() && std::ranges::all_of(paths, [](const std::string& path) {
+    return local_file_system().target_kind(path) != FileKind::kDirectory;
+  });
   fingerprint.set("fields", std::move(fields)).set("samples", data.size());
-  if (data.files().empty())
+  if (!are_files) {
     fingerprint.set("checksum", checksum_of_samples(data));
-  else
-    fingerprint.set("files", std::move(files));
+    return;
+  }
+  for (const std::string& path : paths) files.push(name_and_checksum(path));
+  fingerprint.set("files", std::move(files));
 }
 
 constexpr std::string_view kModel = "model";

@@ -19,17 +19,19 @@ constexpr std::size_t kWindow = std::size_t{1} << MAX_WBITS;
 constexpr int kWithHeader = 16 + MAX_WBITS, kWithoutHeader = -MAX_WBITS;
 constexpr std::size_t kSumAndLength = 8;  // after the data of a member
 
+}  // namespace
+
 // Unpacks the blocks of a file, one call of inflate() at a time.
-class Unpacker {
+class GzipUnpacker {
  public:
   // The file stands at byte `begin`.
-  Unpacker(ReadableFile& file, const std::string& name, int format, std::uint64_t begin = 0)
+  GzipUnpacker(ReadableFile& file, const std::string& name, int format, std::uint64_t begin = 0)
       : blocks_(file), name_(name), begin_(begin) {
     require<IoError>(inflateInit2(&stream_, format) == Z_OK, name_, ": zlib cannot start");
   }
-  ~Unpacker() { inflateEnd(&stream_); }
-  Unpacker(const Unpacker&) = delete;
-  Unpacker& operator=(const Unpacker&) = delete;
+  ~GzipUnpacker() { inflateEnd(&stream_); }
+  GzipUnpacker(const GzipUnpacker&) = delete;
+  GzipUnpacker& operator=(const GzipUnpacker&) = delete;
 
   z_stream& stream() { return stream_; }
   std::uint64_t packed() const { return begin_ + blocks_.position(); }
@@ -78,10 +80,8 @@ class Unpacker {
   z_stream stream_ = {};
 };
 
-}  // namespace
-
 struct GzipScan::State {
-  Unpacker unpacker;
+  GzipUnpacker unpacker;
   GzipPoints points = {};
   std::uint64_t unpacked = 0;
   bool at_end = false;
@@ -147,7 +147,7 @@ std::size_t read_gzipped(ReadableFile& file, const std::string& name, const Gzip
   std::array<std::byte, 1> split{};
   file.seek(point.packed - split.size());
   file.read(split);
-  Unpacker unpacker(file, name, kWithoutHeader, point.packed);
+  GzipUnpacker unpacker(file, name, kWithoutHeader, point.packed);
   if (point.bits > 0)
     inflatePrime(&unpacker.stream(), static_cast<int>(point.bits),
                  std::to_integer<int>(split[0]) >> (8 - point.bits));

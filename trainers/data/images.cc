@@ -11,6 +11,9 @@
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/operand.h"
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/generated_images.h"
 #include "belfry/trainers/data/image_source.h"
@@ -23,8 +26,10 @@ namespace {
 
 constexpr std::size_t kChannels = 3;
 
-std::vector<Dataset::Field> image_fields(std::int64_t side) {
-  return {{"image", DType::kF32, {side, side, static_cast<std::int64_t>(kChannels)}},
+std::vector<Dataset::Field> image_fields(const ImageOptions& options) {
+  return {{"image",
+           options.as_bytes ? DType::kU8 : DType::kF32,
+           {options.side, options.side, static_cast<std::int64_t>(kChannels)}},
           {"label", DType::kI32, {}}};
 }
 
@@ -64,17 +69,33 @@ Crop random_crop(std::int64_t rows, std::int64_t columns, CounterRandom random) 
   return crop;
 }
 
-// Scales values from 0 to 255 for models.
-void normalise_channels(std::span<float> pixels) {
+// What makes values from 0 to 255 fit for models.
+struct ChannelScale {
+  std::array<float, kChannels> factor, shift;
+};
+
+ChannelScale channel_scale() {
   constexpr std::array<float, kChannels> kMean{0.485f, 0.456f, 0.406f};
   constexpr std::array<float, kChannels> kDeviation{0.229f, 0.224f, 0.225f};
-  std::array<float, kChannels> scale, shift;
+  ChannelScale scale{};
   for (std::size_t c = 0; c < kChannels; ++c) {
-    scale[c] = 1 / (255 * kDeviation[c]);
-    shift[c] = -kMean[c] / kDeviation[c];
+    scale.factor[c] = 1 / (255 * kDeviation[c]);
+    scale.shift[c] = -kMean[c] / kDeviation[c];
   }
+  return scale;
+}
+
+void normalise_channels(std::span<float> pixels) {
+  const ChannelScale scale = channel_scale();
   for (std::size_t i = 0; i < pixels.size(); i += kChannels)
-    for (std::size_t c = 0; c < kChannels; ++c) pixels[i + c] = pixels[i + c] * scale[c] + shift[c];
+    for (std::size_t c = 0; c < kChannels; ++c)
+      pixels[i + c] = pixels[i + c] * scale.factor[c] + scale.shift[c];
+}
+
+// To the nearest byte.
+void round_to_bytes(std::span<const float> pixels, std::byte* to) {
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    to[i] = static_cast<std::byte>(std::clamp(pixels[i] + 0.5f, 0.0f, 255.0f));
 }
 
 class LabelledImages final : public Dataset {
@@ -84,7 +105,7 @@ class LabelledImages final : public Dataset {
         options_(std::move(options)),
         description_(std::move(description)) {}
 
-  std::vector<Field> signature() const override { return image_fields(options_.side); }
+  std::vector<Field> signature() const override { return image_fields(options_); }
   std::int64_t size() const override { return source_->size(); }
   std::string describe() const override { return description_; }
 
@@ -108,7 +129,8 @@ class LabelledImages final : public Dataset {
   void copy(std::span<const std::int64_t> indices, std::span<std::byte* const> out,
             const F& crop_of) const {
     const auto elements = static_cast<std::size_t>(options_.side * options_.side) * kChannels;
-    auto* pixels = reinterpret_cast<float*>(out[0]);
+    std::vector<float> rounded(options_.as_bytes ? elements : 0);
+    std::byte* pixels = out[0];
     auto* labels = reinterpret_cast<std::int32_t*>(out[1]);
     for (const std::int64_t index : indices) {
       require(index >= 0 && index < size(), "sample ", index, " of a dataset of ", size());
@@ -116,10 +138,14 @@ class LabelledImages final : public Dataset {
         return box_of(crop_of(index, height, width).part, options_.side, height, width);
       });
       const Crop crop = crop_of(index, image.height, image.width);
-      const std::span<float> to(pixels, elements);
+      const std::span<float> to =
+          options_.as_bytes ? rounded : std::span(reinterpret_cast<float*>(pixels), elements);
       resize_image(image, crop.part, options_.side, crop.mirrored, to);
-      normalise_channels(to);
-      pixels += elements;
+      if (options_.as_bytes)
+        round_to_bytes(to, pixels);
+      else
+        normalise_channels(to);
+      pixels += elements * (options_.as_bytes ? sizeof(std::byte) : sizeof(float));
       *labels++ = static_cast<std::int32_t>(label);
     }
   }
@@ -248,20 +274,43 @@ std::unique_ptr<Dataset> open_images(const RunDirs& dirs, const ImageOptions& op
       std::make_unique<LabelledImages>(std::move(source), options, std::move(description)), bad);
 }
 
+// Made-up images, which are about as large as normalised ones.
+std::unique_ptr<Dataset> made_up_images(const ImageOptions& options, bool train) {
+  constexpr std::int64_t kTrainImages = 1280, kTestImages = 256;
+  auto made = generated_images({.side = options.side,
+                                .classes = static_cast<int>(options.classes),
+                                .count = train ? kTrainImages : kTestImages,
+                                .seed = train ? 1u : 2u});
+  if (!options.as_bytes) return made;
+  return map_samples(std::move(made), image_fields(options), [](MappedSample& sample) {
+    constexpr float kMiddle = 127.5f, kSpread = 57;
+    std::vector<float> values;
+    for (const float value : sample.from.get<float>(0)) values.push_back(kMiddle + kSpread * value);
+    round_to_bytes(values, reinterpret_cast<std::byte*>(sample.to.get<std::uint8_t>(0).data()));
+    sample.to.get<std::int32_t>(1)[0] = sample.from.get<std::int32_t>(1)[0];
+  });
+}
+
 }  // namespace
+
+Output normalise_images(Tower& tower, Output images) {
+  if (images.dtype() == DType::kF32) return images;
+  const ChannelScale scale = channel_scale();
+  const auto channels = [&](const std::array<float, kChannels>& values) {
+    return constant(tower.graph(), Tensor({static_cast<std::int64_t>(kChannels)},
+                                          std::vector<float>(values.begin(), values.end())));
+  };
+  return cast(images, DType::kF32) * channels(scale.factor) + channels(scale.shift);
+}
 
 DatasetFactory images(ImageOptions options) {
   find_format(options.format);
   return [options](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
-    constexpr std::int64_t kTrainImages = 1280, kTestImages = 256;
     const auto load = [options, dirs, train]() -> std::unique_ptr<Dataset> {
-      if (!dirs.data_dir.empty()) return open_images(dirs, options, train);
-      return generated_images({.side = options.side,
-                               .classes = static_cast<int>(options.classes),
-                               .count = train ? kTrainImages : kTestImages,
-                               .seed = train ? 1u : 2u});
+      return dirs.data_dir.empty() ? made_up_images(options, train)
+                                   : open_images(dirs, options, train);
     };
-    return std::make_unique<LazyDataset>(image_fields(options.side), load,
+    return std::make_unique<LazyDataset>(image_fields(options), load,
                                          known_paths(dirs.data_dir, options, train));
   };
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/towers/tower.h"
 #include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/options/own_option.h"
 
@@ -27,6 +28,8 @@ struct ImageOptions {
   // validation-* for TFRecord files, train*.tar* and val*.tar* for tar files, and the folders train
   // and val*. For arrays it is NAME: train and test.
   std::string train_files = {}, test_files = {};
+  // Gives images as u8, a quarter of the bytes, for normalise_images() in the model.
+  bool as_bytes = false;
 };
 
 // A source for recipes, with the fields "image" f32 [side,side,3], each channel less its mean over
@@ -41,8 +44,12 @@ struct ImageOptions {
 // decoded, or has no label that is a class. The next one takes its place.
 DatasetFactory images(ImageOptions options = {});
 
+// Images of bytes as f32, each channel less its mean over ImageNet and divided by its deviation;
+// f32 ones as they are. For tower functions: the devices compute it.
+Output normalise_images(Tower& tower, Output images);
+
 // A program's flags for the options, with their values as defaults: --data_format, --train_files,
-// --test_files, --image_size, --classes and --label_offset.
+// --test_files, --image_size, --classes, --image_bytes and --label_offset.
 std::vector<OwnOption> image_flags(ImageOptions& options);
 
 }  // namespace belfry::data

@@ -20,6 +20,7 @@ class SampleFields {
       : fields_(fields), rows_(rows) {}
 
   std::size_t size() const { return fields_.size(); }
+  const Shape& shape(std::size_t field) const { return fields_[field].shape; }
   // The elements of a field. Throws InvalidArgument, naming the field, if T is not its type.
   template <class T>
   std::span<T> get(std::size_t field) const {

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/trainers/data/tf_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/trainers/data/decode_image.h"
@@ -197,6 +199,23 @@ TEST_F(ImagesTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
   EXPECT_NEAR(pixels[0], (8 / 255.0 - 0.485) / 0.229, 1e-3);
   EXPECT_NEAR(pixels[1], (8 / 255.0 - 0.456) / 0.224, 1e-3);
   EXPECT_NEAR(pixels[2], (50 / 255.0 - 0.406) / 0.225, 1e-3);
+}
+
+TEST_F(ImagesTest, OfBytesAreNormalisedOnTheDevice) {
+  write("train-0", {image_example(png_of(ramp(16, 16)), 1), image_example(png_of(ramp(9, 12)), 2)});
+  const std::vector<std::int64_t> both{0, 1};
+  const Tensor expected = gather_tensors(*open({.side = 8, .classes = 3}), both)[0];
+  const Tensor bytes = gather_tensors(*open({.side = 8, .classes = 3, .as_bytes = true}), both)[0];
+  ASSERT_EQ(bytes.dtype(), DType::kU8);
+  Graph graph;
+  Tower tower(graph);
+  const Output normalised = data::normalise_images(tower, constant(graph, bytes));
+  const Tensor found = Session(graph).run({normalised})[0];
+  ASSERT_EQ(found.shape(), expected.shape());
+  for (std::size_t i = 0; i < found.data<float>().size(); ++i)
+    EXPECT_NEAR(found.data<float>()[i], expected.data<float>()[i], 0.5 / 255 / 0.22) << i;
+  const auto made_up = data::images({.side = 8, .classes = 3, .as_bytes = true})({}, true);
+  EXPECT_EQ(gather_tensors(*made_up, both)[0].dtype(), DType::kU8);
 }
 
 TEST_F(ImagesTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
