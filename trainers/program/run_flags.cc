@@ -23,6 +23,7 @@
 namespace belfry {
 namespace {
 
+constexpr std::string_view kAbout = "about";  // what a file is for, for people
 constexpr std::int64_t kMostStepsApart = std::numeric_limits<std::int64_t>::max();
 
 // A member of a configuration as a flag.
@@ -56,7 +57,8 @@ std::vector<std::string> arguments_in(const FlagParser& parser, const std::strin
       const auto [known, is_new] = names.emplace(with_underscores(name), name);
       require<FlagError>(is_new, value.where(), "'", shown(known->second), "' and '", shown(name),
                          "' are one flag; leave one of them out");
-      if (name == kChosen && value.kind() == JsonValue::Kind::kObject) continue;  // chosen again
+      const bool is_no_flag = name == kChosen || name == kAbout;  // what was chosen is chosen again
+      if (is_no_flag && value.kind() == JsonValue::Kind::kObject) continue;
       const OptionRow* const row = parser.row(known->first);
       if (row && row->separator != 0 && value.kind() == JsonValue::Kind::kArray)
         for (const JsonValue& item : value.items()) result.push_back(flag_of(name, item).written);

@@ -52,8 +52,9 @@ void take_from_run(TrainFlags& flags);
 
 // Calls FlagParser::parse() with the flags of the file that --config names, followed by the
 // arguments. Its members are flags: {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag
-// of the command line wins. Flags about a run directory are ignored, with a warning, if no argument
-// names one. Throws FlagError naming the file and the line, or the file if the wrong flag is there.
+// of the command line wins. The objects `chosen` and `about` are for people. Flags about a run
+// directory are ignored, with a warning, if no argument names one. Throws FlagError naming the file
+// and the line, or the file if the wrong flag is there.
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
 // The configuration that repeats this run: the given flags, without those that name files of a
