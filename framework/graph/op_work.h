@@ -8,12 +8,12 @@
 namespace belfry {
 
 struct OpWork {
-  // Of convolutions, products of matrices, attention and recurrences, forward and backward. Half of
-  // what torch.utils.flop_counter counts. As there, attention counts all pairs of positions, even
-  // masked ones.
+  // Of convolutions, matrix products, attention and recurrent layers, forward and backward: half of
+  // the FLOPs that torch.utils.flop_counter counts. As there, attention counts all pairs of
+  // positions, masked ones included.
   double multiply_adds = 0;
-  // Elements of weights that each launch reads, however few rows it has, beyond once each: those of
-  // a recurrence, for each time after the first.
+  // Elements of weights that a launch reads again, however few rows it has: a recurrence reads its
+  // weights once for each time, so all times after the first count.
   double rereads = 0;
 };
 
