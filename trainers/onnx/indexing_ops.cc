@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "belfry/framework/base/text.h"
@@ -29,6 +30,29 @@ void write_gather(OnnxGraph& g, const Node& node) {
                      "; transpose them to its end"));
   g.set(node.output(), g.add("GatherND", {g.in(x), as_points(g, ids)},
                              {{"batch_dims", std::int64_t{batch_dims}}}));
+}
+
+// What scatter_add() adds: zeros like input 2, plus the rows of input 0 in their places.
+void write_gather_grad(OnnxGraph& g, const Node& node) {
+  const auto& [given, batch_dims] = node.options<GatherOptions>();
+  const Output rows = node.input(0), ids = node.input(1), like = node.input(2);
+  const std::size_t rank = like.shape().rank(), axis = from_end(given, rank);
+  // A list of ids for each sample of the batch, and lists of rows; 0 keeps a dimension.
+  Ints ids_shape(rank, 1), rows_shape = like.shape().dims();
+  std::fill_n(ids_shape.begin(), batch_dims, 0);
+  std::fill_n(rows_shape.begin(), axis, 0);
+  ids_shape[axis] = -1;
+  rows_shape[axis] = -1;
+  for (std::size_t i = axis + 1; i < rank; ++i)
+    if (rows_shape[i] == kUnknownSize)
+      refuse(node, cat("dimension ", i, " of ", like.type(), " must be known"));
+  const std::string list = g.reshape(g.in(rows), rows_shape);
+  const std::string places =
+      g.add("Expand", {g.cast(g.reshape(g.in(ids), ids_shape), DType::kI64), shape_of(g, list)});
+  const std::string zeros = g.add("Expand", {g.number(0, like.dtype()), shape_of(g, g.in(like))});
+  g.set(node.output(),
+        g.add("ScatterElements", {zeros, places, list},
+              {{"axis", static_cast<std::int64_t>(axis)}, {"reduction", std::string("add")}}));
 }
 
 WriteOp arg_extreme(const char* op) {
@@ -82,10 +106,10 @@ void write_flat_index(OnnxGraph& g, const Node& node) {
 }  // namespace
 
 std::vector<OpWriter> indexing_writers() {
-  return {{&kGather, write_gather},          {&kArgMax, arg_extreme("ArgMax")},
-          {&kArgMin, arg_extreme("ArgMin")}, {&kCumSum, write_cumsum},
-          {&kOneHot, write_one_hot},         {&kSegmentSum, write_segment_sum},
-          {&kFlatIndex, write_flat_index}};
+  return {{&kGather, write_gather},          {&kGatherGrad, write_gather_grad},
+          {&kArgMax, arg_extreme("ArgMax")}, {&kArgMin, arg_extreme("ArgMin")},
+          {&kCumSum, write_cumsum},          {&kOneHot, write_one_hot},
+          {&kSegmentSum, write_segment_sum}, {&kFlatIndex, write_flat_index}};
 }
 
 }  // namespace belfry::onnx
