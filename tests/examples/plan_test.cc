@@ -111,6 +111,19 @@ TEST_F(PlanTest, TellsCWhatIsWrong) {
   belfry_close(predictor);
 }
 
+TEST_F(PlanTest, IsAlsoWrittenAsOnnx) {
+  const std::string command = "belfry checkpoint export run mnist.onnx --format=onnx";
+  const Finished done = shell(command);
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("wrote step 2"),
+                                 HasSubstr("as ONNX: image f32[?,28,28,1] -> logits f32[?,10]")));
+  EXPECT_THAT(text_of_file(cat(folder_, "/mnist.onnx")), HasSubstr("conv0/W"));
+  EXPECT_THAT(shell(command).errors, HasSubstr("--overwrite"));
+  EXPECT_EQ(shell(command + " --overwrite").status, 0);
+  EXPECT_THAT(shell("belfry checkpoint export run - --format=onnx").errors,
+              HasSubstr("name a file"));
+}
+
 TEST_F(PlanTest, IsRefusedWhereItCannotBeMade) {
   const auto refusal = [](const std::string& arguments) {
     const Finished done = shell("belfry checkpoint export " + arguments);

@@ -17,6 +17,7 @@
 #include "belfry/trainers/commands/weights_file.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_flags.h"
+#include "belfry/trainers/onnx/write_onnx.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/output_file.h"
@@ -187,8 +188,8 @@ int run_diff(const DiffFlags& flags) {
 }
 
 // What to write of a checkpoint.
-enum class ExportFormat : std::uint8_t { kSafetensors, kPlan };
-constexpr std::string_view kExportFormats[] = {"safetensors", "plan"};
+enum class ExportFormat : std::uint8_t { kSafetensors, kPlan, kOnnx };
+constexpr std::string_view kExportFormats[] = {"safetensors", "plan", "onnx"};
 
 struct ExportFlags {
   std::string help, path, out;
@@ -209,8 +210,8 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
       "--format", flags.format,
       [](std::string_view word) { return find_word<ExportFormat>(kExportFormats, word, "format"); },
       "NAME",
-      "safetensors, or plan: with the graph that predicts, for Predictor::open() and "
-      "belfry/predict.h [safetensors]");
+      "safetensors; plan: with the graph that predicts, for Predictor::open() and "
+      "belfry/predict.h; or onnx: the same for onnxruntime and others [safetensors]");
   add_layout(parser, flags.layout,
              "of safetensors: belfry, or torch: kernels of convolutions as [out, in, height, "
              "width], weights of "
@@ -241,7 +242,9 @@ std::string names_text(const char* what, const std::vector<std::string>& names) 
 
 // A file to write, and what to say of it.
 struct Exported {
-  std::string file, text;
+  std::string file;  // "": it is written already
+  std::uint64_t bytes = 0;
+  std::string text;
   ChosenWeights chosen;
   std::vector<std::string> permuted = {};
 };
@@ -251,20 +254,35 @@ Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlag
                               .weights = flags.weights,
                               .state = flags.state};
   ExportedWeights exported = export_weights(checkpoint, options);
-  return {std::move(exported.file),
+  const std::size_t bytes = exported.file.size();
+  return {std::move(exported.file), bytes,
           cat("with ", exported.tensors, " tensors in the layout ", name_of(options.layout)),
           std::move(exported.chosen), std::move(exported.permuted)};
 }
 
+// "image f32[?,28,28,1] -> logits f32[?,10]".
+std::string ends_text(const PredictingGraph& graph) {
+  std::vector<std::string> inputs, outputs;
+  for (const Output& input : graph.inputs)
+    inputs.push_back(cat(input.node().logical_name(), " ", input.type()));
+  for (const auto& [name, output] : graph.outputs) outputs.push_back(cat(name, " ", output.type()));
+  return cat(join(inputs), " -> ", join(outputs));
+}
+
 Exported export_plan(const StoredCheckpoint& checkpoint, const ExportFlags& flags) {
   const ExportedGraph graph = graph_of_checkpoint(checkpoint, flags.weights);
-  std::vector<std::string> inputs, outputs;
-  for (const Output& input : graph.file.ends.inputs)
-    inputs.push_back(cat(input.node().logical_name(), " ", input.type()));
-  for (const auto& [name, output] : graph.file.ends.outputs)
-    outputs.push_back(cat(name, " ", output.type()));
-  return {write_graph(graph.file.ends, graph.weights),
-          cat("as a plan: ", join(inputs), " -> ", join(outputs)), graph.chosen};
+  std::string file = write_graph(graph.file.ends, graph.weights);
+  const std::size_t bytes = file.size();
+  return {std::move(file), bytes, cat("as a plan: ", ends_text(graph.file.ends)), graph.chosen};
+}
+
+// Writes it, and perhaps a second file beside it.
+Exported export_onnx(const StoredCheckpoint& checkpoint, const ExportFlags& flags,
+                     FileSystem& files) {
+  const ExportedGraph graph = graph_of_checkpoint(checkpoint, flags.weights);
+  write_onnx(graph.file.ends, graph.weights, flags.out, files);
+  return {"", files.open(flags.out)->size(), cat("as ONNX: ", ends_text(graph.file.ends)),
+          graph.chosen};
 }
 
 int run_export(const ExportFlags& flags) {
@@ -274,16 +292,21 @@ int run_export(const ExportFlags& flags) {
   OutputFiles outputs(files);
   OutputFile* const file = outputs.open("OUT", flags.out);
   const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
-  const bool is_plan = flags.format == ExportFormat::kPlan;
-  const Exported exported =
-      is_plan ? export_plan(checkpoint, flags) : export_safetensors(checkpoint, flags);
-  file->write(exported.file);
+  const bool is_onnx = flags.format == ExportFormat::kOnnx;
+  require<FlagError>(!is_onnx || !outputs.on_stdout(),
+                     "--format=onnx may need a second file beside OUT, so it is not for standard "
+                     "output; name a file");
+  const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
+                            : flags.format == ExportFormat::kPlan
+                                ? export_plan(checkpoint, flags)
+                                : export_safetensors(checkpoint, flags);
+  if (!is_onnx) file->write(exported.file);
   outputs.finish();
-  print(cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.file.size(),
-            " bytes, to ", flags.out, " ", exported.text, "\nof the checkpoint ",
-            checkpoint.head.directory, ", the ", exported.chosen.what(), "\n",
-            names_text("permuted:", exported.permuted)),
-        outputs.on_stdout() ? stderr : stdout);
+  print(
+      cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes, " bytes, to ",
+          flags.out, " ", exported.text, "\nof the checkpoint ", checkpoint.head.directory,
+          ", the ", exported.chosen.what(), "\n", names_text("permuted:", exported.permuted)),
+      outputs.on_stdout() ? stderr : stdout);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/indexing/cumsum.h"
 #include "belfry/ops/indexing/one_hot.h"
@@ -65,6 +66,15 @@ WriteOp arg_extreme(const char* op) {
   };
 }
 
+void write_top_k(OnnxGraph& g, const Node& node) {
+  const std::string count = g.ints({node.output().shape().back()});
+  const JsonValue options = options_form(kTopK)->write(node.raw_options());  // k, smallest
+  const bool smallest = options.items().back().str() == "true";
+  const Names values_and_places =
+      g.add("TopK", {g.in(node.input(0)), count}, {{"largest", std::int64_t{!smallest}}}, 2);
+  g.set(node.output(), values_and_places[1]);
+}
+
 void write_cumsum(OnnxGraph& g, const Node& node) {
   const auto& [axis, exclusive, reverse] = node.options<CumSumOptions>();
   const std::string along = g.constant(Tensor(static_cast<std::int64_t>(axis)));
@@ -106,10 +116,15 @@ void write_flat_index(OnnxGraph& g, const Node& node) {
 }  // namespace
 
 std::vector<OpWriter> indexing_writers() {
-  return {{&kGather, write_gather},          {&kGatherGrad, write_gather_grad},
-          {&kArgMax, arg_extreme("ArgMax")}, {&kArgMin, arg_extreme("ArgMin")},
-          {&kCumSum, write_cumsum},          {&kOneHot, write_one_hot},
-          {&kSegmentSum, write_segment_sum}, {&kFlatIndex, write_flat_index}};
+  return {{&kTopK, write_top_k},
+          {&kGather, write_gather},
+          {&kGatherGrad, write_gather_grad},
+          {&kArgMax, arg_extreme("ArgMax")},
+          {&kArgMin, arg_extreme("ArgMin")},
+          {&kCumSum, write_cumsum},
+          {&kOneHot, write_one_hot},
+          {&kSegmentSum, write_segment_sum},
+          {&kFlatIndex, write_flat_index}};
 }
 
 }  // namespace belfry::onnx

@@ -5,22 +5,14 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "belfry/framework/base/file_system.h"
-#include "belfry/towers/tower.h"
+#include "belfry/framework/checkpoint/graph_file.h"
 
 namespace belfry {
 
 // The opset of the files: that of ONNX 1.12, which is widely read.
 inline constexpr std::int64_t kOnnxOpset = 17;
-
-struct OnnxModel {
-  // Placeholders that are fed, and what is computed, by their names in the file.
-  std::vector<NamedOutput> inputs, outputs;
-  // The value of each variable, by its logical name.
-  std::map<std::string, std::span<const std::byte>> weights;
-};
 
 struct OnnxOptions {
   // If tensors have more bytes than this, they are in a second file: protocol buffers, and so ONNX
@@ -37,7 +29,9 @@ struct OnnxOptions {
 //
 // Throws InvalidArgument, with the node and its line, for an op that cannot be exported, and for an
 // input or weights that are missing; IoError if a file cannot be written. Then no file is replaced.
-void write_onnx(const OnnxModel& model, const std::string& path,
-                FileSystem& files = local_file_system(), const OnnxOptions& options = {});
+void write_onnx(const PredictingGraph& graph,
+                const std::map<std::string, std::span<const std::byte>>& weights,
+                const std::string& path, FileSystem& files = local_file_system(),
+                const OnnxOptions& options = {});
 
 }  // namespace belfry
