@@ -21,11 +21,13 @@ struct OnnxOptions {
 };
 
 // Writes the file `path`, and perhaps its tensors to `path`.data beside it, which has to stay
-// there. It has the nodes that `outputs` depend on, and those of `inputs`. Unknown dimensions keep
-// their freedom: the first is called "batch". Inputs and outputs have Belfry's shapes, such as
-// images [n,h,w,c]. Convolutions of ONNX take [n,c,h,w]; transposes are only where images begin and
-// end to have channels first. Variables are initialisers of their logical names; filters are
-// [out,in,h,w].
+// there. `weights`: the value of each variable, by its logical name. The file has the nodes that
+// outputs depend on, with inputs by their logical names. Unknown dimensions stay free; that of the
+// samples is called "batch".
+//
+// Inputs and outputs have Belfry's shapes, such as images [n,h,w,c]. Convolutions of ONNX take
+// [n,c,h,w], so images are transposed where they begin and end to have channels first, and filters
+// are [out,in,h,w]. Other variables are initialisers as they are. Random numbers are drawn anew.
 //
 // Throws InvalidArgument, with the node and its line, for an op that cannot be exported, and for an
 // input or weights that are missing; IoError if a file cannot be written. Then no file is replaced.
