@@ -18,8 +18,11 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/tests/bench/onnx_test_data.h"
+#include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/models/models.h"
 
@@ -293,6 +296,37 @@ TEST_F(WriteOnnx, KeepsTheOldFileIfWritingFails) {
   EXPECT_THROW(write_onnx(model.graph, model.weights, path_), InvalidArgument);
   EXPECT_EQ(text_of(local_file_system(), path_), "old");
   EXPECT_THAT(local_file_system().list(folder_), ElementsAre("model.onnx"));
+}
+
+// A second layout, a free batch and a loop, as onnxruntime computes them.
+TEST_F(WriteOnnx, GivesOnnxruntimeWhatBelfryComputes) {
+  const Output x = images(3);
+  Output y = conv2d(tower_, "conv0", x, {.filters = 5, .kernel = 3, .stride = 2});
+  y = max_pool(relu(batch_norm(tower_, "bn", y)));
+  y = lstm(tower_, "lstm", reshape(y, {kUnknownSize, 4, 5}), {.hidden = 6}).y;
+  const PredictingGraph graph{.inputs = {x}, .outputs = {{"y", y}}};
+  Session session(graph_);
+  std::vector<std::vector<Tensor>> batches;
+  for (const std::int64_t batch : {1, 2}) {
+    Tensor images({batch, 8, 8, 3}, DType::kF32);
+    for (std::int64_t i = 0; i < images.elements(); ++i)
+      images.mutable_data<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i * 37 % 100);
+    batches.push_back({images});
+  }
+  bench::write_onnx_test(folder_, graph, session, batches);
+  const auto check = [&] {
+    return run_program(std::string(BELFRY_SOURCE_DIR) + "/scripts/check_onnx", {folder_});
+  };
+  constexpr int kNoPackage = 77, kNoPython = 127;
+  const Finished good = check();
+  if (good.status == kNoPackage || good.status == kNoPython)
+    GTEST_SKIP() << "needs the Python package onnxruntime: scripts/check_onnx --install";
+  EXPECT_EQ(good.status, 0) << good.output << good.errors;
+  write_text_file(local_file_system(), folder_ + "/test_data_set_1/output_0.pb",
+                  bench::tensor_message("y", Tensor({2, 4, 6}, DType::kF32)));
+  const Finished wrong = check();
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.output, HasSubstr("test_data_set_1: y float32[2, 4, 6] differs"));
 }
 
 }  // namespace write_onnx_test
