@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/kernels/labels.h"
 
@@ -79,6 +80,7 @@ const Op kAccuracy{.name = "Accuracy",
                    .cpu = accuracy_cpu,
                    .reference = accuracy_reference,
                    .autocast = Autocast::kFull};
+const StoredOptions<AccuracyOptions> kStoredAccuracy(kAccuracy);
 
 Output accuracy(Output logits, Output labels, At at) {
   return top_k_accuracy(logits, labels, 1, at);

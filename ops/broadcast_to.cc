@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
@@ -146,6 +147,7 @@ const Op kBroadcastAlong{.name = "BroadcastAlong",
                          .shards = along_shards,
                          .cpu = broadcast_along_cpu,
                          .reference = broadcast_along_reference};
+const StoredOptions<BroadcastAlongOptions> kStoredBroadcastAlong(kBroadcastAlong);
 
 Output broadcast_to(Output x, Output like, At at) {
   return x.graph().add(kBroadcastTo, {x, like}, at).output();

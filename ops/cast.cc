@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/functors.h"
@@ -94,6 +95,7 @@ const Op kCast{.name = "Cast",
                .shards = cast_shards,
                .reference = cast_kernel,
                .half = true};
+const StoredOptions<CastOptions> kStoredCast(kCast);
 
 Output cast(Output x, DType dtype, At at) {
   if (x.dtype() == dtype) return x;

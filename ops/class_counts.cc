@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/kernels/on_host.h"
 
@@ -157,6 +158,8 @@ const Op kScoreCounts{.name = "ScoreCounts",
                       .reference = score_counts_kernel,
                       .cpu_only = kOnHosts,
                       .autocast = Autocast::kFull};
+const StoredOptions<ClassCountsOptions> kStoredClassCounts(kClassCounts);
+const StoredOptions<ScoreCountsOptions> kStoredScoreCounts(kScoreCounts);
 
 Output class_counts(Output logits, Output labels, ClassCountsOptions options, At at) {
   return add_on_host(kClassCounts, {logits, labels}, at, NodeOptions(options)).output();

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
 #include "belfry/ops/slice.h"
@@ -35,7 +36,10 @@ OutputTypes concat_shape(const ShapeContext& c) {
 
 // Inputs: the gradient of the whole, then the parts.
 OutputTypes concat_grad_shape(const ShapeContext& c) {
-  return {c.type(1 + static_cast<std::size_t>(c.options<ConcatGradOptions>().part))};
+  const int part = c.options<ConcatGradOptions>().part;
+  c.require(part >= 0 && static_cast<std::size_t>(part) + 1 < c.inputs(), "there is no part ",
+            part);
+  return {c.type(1 + static_cast<std::size_t>(part))};
 }
 
 // If the sizes along the axis are known, each part is a slice. Otherwise its place follows from the
@@ -140,6 +144,8 @@ const Op kConcatGrad{.name = "ConcatGrad",
                      .shards = concat_shards<ConcatGradOptions>,
                      .reference = concat_grad_kernel,
                      .half = true};
+const StoredOptions<ConcatOptions> kStoredConcat(kConcat);
+const StoredOptions<ConcatGradOptions> kStoredConcatGrad(kConcatGrad);
 
 Output concat(std::span<const Output> xs, int axis, At at) {
   require(!xs.empty(), "concat (", at.site, "): nothing to concatenate");

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/axes.h"
 
 namespace belfry {
@@ -19,7 +20,10 @@ struct SqueezeOptions {
 
 OutputTypes expand_dims_shape(const ShapeContext& c) {
   std::vector<std::int64_t> dims = c.input(0).dims();
-  for (const int axis : c.options<ExpandDimsOptions>().axes) dims.insert(dims.begin() + axis, 1);
+  for (const int axis : c.options<ExpandDimsOptions>().axes) {
+    c.require(axis >= 0 && axis <= std::ssize(dims), "there is no axis ", axis, " in ", c.input(0));
+    dims.insert(dims.begin() + axis, 1);
+  }
   return {Shape(dims)};
 }
 
@@ -64,6 +68,8 @@ const Op kSqueeze{.name = "Squeeze",
                   .gradient = squeeze_gradient,
                   .shards = reshaped_shards,
                   .alias = true};
+const StoredOptions<ExpandDimsOptions> kStoredExpandDims(kExpandDims);
+const StoredOptions<SqueezeOptions> kStoredSqueeze(kSqueeze);
 
 Output expand_dims(Output x, int axis, At at) {
   const std::size_t rank = x.shape().rank() + 1;

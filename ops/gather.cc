@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/gather_impl.h"
 #include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/combine_rows.h"
@@ -178,6 +179,7 @@ const Op kGatherGrad{.name = "GatherGrad",
                      .shards = gather_grad_shards,
                      .cpu = gather_grad_cpu,
                      .reference = gather_grad_reference};
+const StoredOptions<GatherOptions> kStoredGather(kGather, kGatherGrad);
 
 void refuse_id(const Node& node, std::int64_t id, std::int64_t rows) {
   throw InvalidArgument(cat(node.describe(), ": id ", id, " is not in [0, ", rows, ")"));

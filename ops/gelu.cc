@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/bias_activation.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/kernels/functors.h"
@@ -111,6 +112,7 @@ const Op kGeluGrad{
     .in_place = InPlace::kAny,
     .cpu = gelu_kernel<binary<functors::GeluGrad>, binary<functors::GeluTanhGrad>>,
     .reference = gelu_kernel<plain_binary<PlainGeluGrad>, plain_binary<PlainGeluTanhGrad>>};
+const StoredOptions<GeluOptions> kStoredGelu(kGelu, kGeluGrad);
 
 Output gelu(Output x, GeluOptions options, At at) {
   return x.graph().add(kGelu, {x}, at, NodeOptions(options)).output();

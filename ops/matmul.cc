@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/expand_dims.h"
 #include "belfry/ops/kernels/gemm.h"
@@ -233,6 +234,7 @@ const Op kBroadcastMatMul{.name = "BroadcastMatMul",
                           .cpu = matmul_cpu,
                           .reference = matmul_reference,
                           .autocast = Autocast::kCompute};
+const StoredOptions<MatMulOptions> kStoredMatMul(kMatMul, kMatMulTransposeA, kBroadcastMatMul);
 
 namespace {
 

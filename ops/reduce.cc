@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/kernels/axes.h"
@@ -182,6 +183,8 @@ const Op kReduceMeanRows{.name = "ReduceMeanRows",
                          .cpu = mean_cpu,
                          .reference = mean_reference,
                          .autocast = Autocast::kFull};
+const StoredOptions<ReductionOptions> kStoredReduceSum(kReduceSum, kReduceMean, kReduceSumRows,
+                                                       kReduceMeanRows);
 
 Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
   return reduce(kReduceSum, kReduceSumRows, x, std::move(axes), kept, at);

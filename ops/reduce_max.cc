@@ -7,6 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/axes.h"
@@ -350,6 +351,8 @@ const Op kMeanOfTies{.name = "MeanOfTies",
                      .split = WorkSplit::kRows,
                      .shards = line_shards<7>,
                      .reference = mean_of_ties_kernel};
+const StoredOptions<ReductionOptions> kStoredReduceMax(kReduceMax, kReduceMin, kSpreadToTies,
+                                                       kMeanOfTies);
 
 Output reduce_max(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
   return extreme(kReduceMax, x, std::move(axes), kept, at);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 
 namespace belfry {
 namespace {
@@ -62,6 +63,7 @@ const Op kReshape{.name = "Reshape",
                   .gradient = reshape_gradient,
                   .shards = reshaped_shards,
                   .alias = true};
+const StoredOptions<ReshapeOptions> kStoredReshape(kReshape);
 const Op kReshapeLike{.name = "ReshapeLike",
                       .inputs = 2,
                       .shape = reshape_like_shape,

@@ -1,6 +1,7 @@
 #include "belfry/ops/slice.h"
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/box_copy.h"
 
 namespace belfry {
@@ -90,6 +91,7 @@ const Op kSliceGrad{.name = "SliceGrad",
                     .shards = slice_shards<3>,
                     .reference = slice_grad_kernel,
                     .half = true};
+const StoredOptions<SliceOptions> kStoredSlice(kSlice, kSliceGrad);
 
 Output slice(Output x, std::vector<std::int64_t> begin, std::vector<std::int64_t> size, At at) {
   NodeOptions options(SliceOptions{std::move(begin), std::move(size)});

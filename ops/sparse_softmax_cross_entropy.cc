@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/cast.h"
@@ -228,6 +229,8 @@ const Op kSparseSoftmaxCrossEntropyGrad{.name = "SparseSoftmaxCrossEntropyGrad",
                                         .shards = by_rows<7>,
                                         .cpu = grad_cpu,
                                         .reference = grad_reference};
+const StoredOptions<CrossEntropyOptions> kStoredSparseSoftmaxCrossEntropy(
+    kSparseSoftmaxCrossEntropy, kSparseSoftmaxCrossEntropyGrad);
 
 Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOptions options,
                                     At at) {

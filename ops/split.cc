@@ -3,6 +3,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
@@ -102,6 +103,7 @@ const Op kSplit{.name = "Split",
                 .shards = split_shards,
                 .reference = split_kernel,
                 .half = true};
+const StoredOptions<SplitOptions> kStoredSplit(kSplit);
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/transposed.h"
@@ -133,6 +134,7 @@ const Op kTranspose{.name = "Transpose",
                     .shards = transpose_shards,
                     .cpu = transpose_cpu,
                     .reference = transpose_reference};
+const StoredOptions<TransposeOptions> kStoredTranspose(kTranspose);
 
 Output transpose(Output x, std::vector<int> order, At at) {
   return x.graph()

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/half.h"
 
 namespace belfry {
@@ -61,6 +62,8 @@ const Op kFillLike{.name = "FillLike",
                    .shards = pointwise_shards,
                    .reference = fill_like_reference,
                    .half = true};
+const StoredOptions<FillOptions> kStoredFill(kFill);
+const StoredOptions<FillLikeOptions> kStoredFillLike(kFillLike);
 
 Output fill(Graph& graph, Shape shape, double value, DType dtype, At at) {
   require_fills(value, dtype);

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
@@ -108,6 +109,8 @@ const Op kRandomNormal{.name = "RandomNormal",
                        .random = true,
                        .cpu = normal<false>,
                        .reference = normal<true>};
+const StoredOptions<RandomUniformOptions> kStoredRandomUniform(kRandomUniform);
+const StoredOptions<RandomNormalOptions> kStoredRandomNormal(kRandomNormal);
 
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {
   return graph

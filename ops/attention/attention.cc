@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/attention/attention_impl.h"
 #include "belfry/ops/attention/composed_attention.h"
 #include "belfry/ops/attention/plain_attention_impl.h"
@@ -375,6 +376,7 @@ const Op kAttentionGrad{.name = "AttentionGrad",
                         .cpu = attention_grad_cpu,
                         .reference = attention_grad_reference,
                         .half = true};
+const StoredOptions<AttentionOptions> kStoredAttention(kAttention, kAttentionGrad);
 
 Output attention(Output q, Output k, Output v, AttentionOptions options, AttentionInputs inputs,
                  At at) {

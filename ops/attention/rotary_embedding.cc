@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/attention/rotation_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 
@@ -152,6 +153,7 @@ const Op kRotaryEmbedding{.name = "RotaryEmbedding",
                           .cpu = rotary_cpu,
                           .reference = rotary_reference,
                           .half = true};
+const StoredOptions<RotaryEmbeddingOptions> kStoredRotaryEmbedding(kRotaryEmbedding);
 
 Output rotary_embedding(Output x, RotaryEmbeddingOptions options, At at) {
   return x.graph().add(kRotaryEmbedding, {x}, at, NodeOptions(options)).output();

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/convolution/avg_pool_impl.h"
+#include "belfry/ops/convolution/stored_window_impl.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 
 namespace belfry {
@@ -133,6 +134,8 @@ const Op kAvgPoolGrad{.name = "AvgPoolGrad",
                       .shards = by_rows<1>,
                       .cpu = avg_pool_grad_cpu,
                       .reference = avg_pool_grad_reference};
+const StoredOptions<PoolOptions> kStoredAvgPool(kAvgPool);
+const StoredOptions<PoolGradOptions> kStoredAvgPoolGrad(kAvgPoolGrad);
 
 Output avg_pool(Output x, PoolOptions options, At at) {
   return x.graph().add(kAvgPool, {x}, at, NodeOptions(options)).output();

@@ -4,6 +4,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/convolution/conv2d_impl.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"
+#include "belfry/ops/convolution/stored_window_impl.h"
 
 namespace belfry {
 namespace {
@@ -240,6 +241,8 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};
+const StoredOptions<Conv2dOptions> kStoredConv2d(kConv2d);
+const StoredOptions<Conv2dGradOptions> kStoredConv2dGradInput(kConv2dGradInput, kConv2dGradFilter);
 
 Output conv2d(Output x, Output filter, Conv2dOptions options, At at) {
   return x.graph().add(kConv2d, {x, filter}, at, NodeOptions(options)).output();

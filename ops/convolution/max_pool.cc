@@ -5,6 +5,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/convolution/max_pool_impl.h"
+#include "belfry/ops/convolution/stored_window_impl.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 
 namespace belfry {
@@ -330,6 +331,8 @@ const Op kMaxPoolGradGrad{.name = "MaxPoolGradGrad",
                           .shards = by_rows<3>,
                           .cpu = max_pool_grad_grad_cpu,
                           .reference = max_pool_grad_grad_reference};
+const StoredOptions<PoolOptions> kStoredMaxPool(kMaxPool, kMaxPoolGradGrad);
+const StoredOptions<PoolGradOptions> kStoredMaxPoolGrad(kMaxPoolGrad);
 
 Output max_pool(Output x, PoolOptions options, At at) {
   return x.graph().add(kMaxPool, {x}, at, NodeOptions(options)).output();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/indexing/cumsum_impl.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/pointwise_op.h"
@@ -212,6 +213,7 @@ const Op kCumSum{.name = "CumSum",
                  .cpu = cumsum_cpu,
                  .reference = cumsum_reference,
                  .autocast = Autocast::kFull};
+const StoredOptions<CumSumOptions> kStoredCumSum(kCumSum);
 
 Output cumsum(Output x, CumSumOptions options, At at) {
   return x.graph().add(kCumSum, {x}, at, NodeOptions(options)).output();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/ids.h"
 #include "belfry/ops/kernels/labels.h"
 
@@ -54,6 +55,7 @@ const Op kOneHot{.name = "OneHot",
                  .split = WorkSplit::kElements,
                  .shards = by_rows<1>,
                  .reference = one_hot_kernel};
+const StoredOptions<OneHotOptions> kStoredOneHot(kOneHot);
 
 Output one_hot(Output labels, std::int64_t depth, DType dtype, At at) {
   return labels.graph()

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/kernels/combine_rows.h"
@@ -158,6 +159,7 @@ const Op kSegmentShares{.name = "SegmentShares",
                         .gradient = no_change,
                         .heavy = true,
                         .reference = segment_shares};
+const StoredOptions<SegmentOptions> kStoredSegmentSum(kSegmentSum, kSegmentMax, kSegmentShares);
 
 Output segment_sum(Output values, Output ids, std::int64_t segments, At at) {
   NodeOptions options(SegmentOptions{segments});

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/indexing/ranking_impl.h"
 #include "belfry/ops/kernels/axes.h"
@@ -229,6 +230,8 @@ const Op kTopK{.name = "TopK",
                .shards = by_rows<1>,
                .cpu = top_k_cpu,
                .reference = ranking_reference};
+const StoredOptions<ArgMaxOptions> kStoredArgMax(kArgMax, kArgMin);
+const StoredOptions<RankedOptions> kStoredTopK(kTopK);
 
 Output argmax(Output x, int axis, At at) { return arg_extreme(kArgMax, x, axis, at); }
 Output argmin(Output x, int axis, At at) { return arg_extreme(kArgMin, x, axis, at); }

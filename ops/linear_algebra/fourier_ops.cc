@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/on_host.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/linear_algebra/fourier_ops_impl.h"
@@ -192,5 +193,7 @@ const Op kInverseRealFft {
   .reference = fourier_kernel<RealLine<PlainTransform, true>>, .cpu_only = kByKissFft,
   .autocast = Autocast::kFull
 };
+const StoredOptions<FourierOptions> kStoredFft(kFft);
+const StoredOptions<RealFourierOptions> kStoredRealFft(kRealFft, kInverseRealFft);
 
 }  // namespace belfry

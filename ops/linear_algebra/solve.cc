@@ -5,6 +5,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/expand_dims.h"
 #include "belfry/ops/kernels/on_host.h"
 #include "belfry/ops/kernels/typed_kernels.h"
@@ -148,6 +149,7 @@ const Op kLuSolve {
   .reference = lu_solve_kernel<PlainSubstitution>, .cpu_only = kByLapack,
   .autocast = Autocast::kFull
 };
+const StoredOptions<LuSolveOptions> kStoredLuSolve(kLuSolve);
 
 LuFactors lu_factor(Output a, At at) {
   const SiteScope site(a.graph(), at.site);

@@ -3,6 +3,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/on_host.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/linear_algebra/linear_system_impl.h"
@@ -60,6 +61,7 @@ const Op kTriangularSolve {
   .reference = triangular_solve_kernel<PlainSubstitution>, .cpu_only = kByLapack,
   .autocast = Autocast::kFull
 };
+const StoredOptions<TriangularSolveOptions> kStoredTriangularSolve(kTriangularSolve);
 
 Output triangular_solve(Output a, Output b, TriangularSolveOptions options, At at) {
   const SiteScope site(a.graph(), at.site);

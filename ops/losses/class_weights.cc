@@ -4,6 +4,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/losses/loss_reduction.h"
@@ -48,6 +49,7 @@ const Op kClassWeights{.name = "ClassWeights",
                        .split = WorkSplit::kRows,
                        .shards = by_rows<0b10>,
                        .reference = class_weights_cc::weights_of_labels};
+const StoredOptions<ClassWeightsOptions> kStoredClassWeights(kClassWeights);
 
 Output class_weights(Output weights, Output labels, ClassWeightsOptions options, At at) {
   return weights.graph().add(kClassWeights, {weights, labels}, at, NodeOptions(options)).output();

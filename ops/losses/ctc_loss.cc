@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/kernels/exp_less.h"
@@ -412,6 +413,7 @@ const Op kCtcLossGrad{.name = "CtcLossGrad",
                       .shards = by_rows<0b11111>,
                       .cpu = ctc::grad_cpu,
                       .reference = ctc::grad_reference};
+const StoredOptions<CtcOptions> kStoredCtcLoss(kCtcLoss, kCtcLossGrad);
 
 Output ctc_loss(Output logits, Output labels, Output logit_lengths, Output label_lengths,
                 CtcOptions options, At at) {

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/composed_gradient.h"
 #include "belfry/ops/kernels/typed_kernels.h"
@@ -278,6 +279,8 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .in_place = InPlace::kFirst,
                                  .cpu = gradient_on_host<false>,
                                  .reference = batch_norm_grad_reference<false>};
+const StoredOptions<BatchNormOptions> kStoredBatchNormInference(kBatchNormInference,
+                                                                kBatchNormInferenceGrad);
 
 BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options, At at) {
   Node& node = x.graph().add(kBatchNormTrain, {x, gamma, beta}, at, NodeOptions(options));

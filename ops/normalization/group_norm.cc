@@ -5,6 +5,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/composed_norm_impl.h"
 #include "belfry/ops/normalization/group_norm_impl.h"
@@ -168,6 +169,7 @@ const Op kGroupNormGrad{.name = "GroupNormGrad",
                         .shards = group_norm_grad_shards,
                         .cpu = group_norm_gradient_on_host,
                         .reference = group_norm_grad_reference};
+const StoredOptions<GroupNormOptions> kStoredGroupNorm(kGroupNorm, kGroupNormGrad);
 
 Output group_norm(Output x, Output gamma, Output beta, GroupNormOptions options, At at) {
   return x.graph().add(kGroupNorm, {x, gamma, beta}, at, NodeOptions(options)).output();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/composed_norm_impl.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"
@@ -180,6 +181,8 @@ const Op kRmsNormGrad{.name = "RmsNormGrad",
                       .fuse = fuse_row_norm_gradient,
                       .cpu = row_norm_gradient_on_host<false>,
                       .reference = norm_grad_reference<false>};
+const StoredOptions<LayerNormOptions> kStoredLayerNorm(kLayerNorm, kLayerNormGrad);
+const StoredOptions<RmsNormOptions> kStoredRmsNorm(kRmsNorm, kRmsNormGrad);
 
 Output layer_norm(Output x, Output gamma, Output beta, LayerNormOptions options, At at) {
   return x.graph().add(kLayerNorm, {x, gamma, beta}, at, NodeOptions(options)).output();

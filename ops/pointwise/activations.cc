@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/exp.h"
@@ -143,6 +144,7 @@ const Op kActivateGrad{.name = "ActivateGrad",
                        .in_place = InPlace::kAny,
                        .cpu = activate_grad_cpu,
                        .reference = activate_grad_reference};
+const StoredOptions<ActivationOptions> kStoredActivate(kActivate, kActivateGrad);
 
 Output leaky_relu(Output x, double slope, At at) {
   return activate(x, {ActivationFunction::kLeakyRelu, slope}, at);

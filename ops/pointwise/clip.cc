@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/pointwise/comparisons.h"
@@ -54,6 +55,7 @@ const Op kClip{.name = "Clip",
                .in_place = InPlace::kFirst,
                .cpu = clip_cpu,
                .reference = clip_reference};
+const StoredOptions<ClipOptions> kStoredClip(kClip);
 
 Output clip(Output x, double low, double high, At at) {
   return x.graph().add(kClip, {x}, at, NodeOptions(ClipOptions{low, high})).output();

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/pointwise/functors_impl.h"
@@ -78,6 +79,7 @@ const Op kCompare{.name = "Compare",
                   .shards = pointwise_shards,
                   .cpu = compare_cpu,
                   .reference = compare_reference};
+const StoredOptions<CompareOptions> kStoredCompare(kCompare);
 
 Output equal(Operand a, Operand b, At at) { return compare(TruthFunction::kEqual, a, b, at); }
 Output not_equal(Operand a, Operand b, At at) {

@@ -1,4 +1,5 @@
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/recurrent/composed_recurrence_impl.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 #include "belfry/ops/recurrent/recurrence_op_impl.h"
@@ -94,5 +95,6 @@ const Op kGruGrad{.name = "GruGrad",
                   .in_place = InPlace::kFirst,
                   .cpu = gru_grad_cpu,
                   .reference = gru_grad_reference};
+const StoredOptions<RecurrenceOptions> kStoredGru(kGru, kGruGrad);
 
 }  // namespace belfry

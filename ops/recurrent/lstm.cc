@@ -1,4 +1,5 @@
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/recurrent/composed_recurrence_impl.h"
 #include "belfry/ops/recurrent/host_recurrence_impl.h"
 #include "belfry/ops/recurrent/recurrence_op_impl.h"
@@ -94,5 +95,6 @@ const Op kLstmGrad{.name = "LstmGrad",
                    .in_place = InPlace::kFirst,
                    .cpu = lstm_grad_cpu,
                    .reference = lstm_grad_reference};
+const StoredOptions<RecurrenceOptions> kStoredLstm(kLstm, kLstmGrad);
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/bits.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/shapes/axis_walk_impl.h"
@@ -359,6 +360,8 @@ const Op kMapAxesGrad{.name = "MapAxesGrad",
                       .shards = map_axes_shards<MapAxesGradOptions>,
                       .cpu = map_axes_grad_cpu,
                       .reference = map_axes_grad_reference};
+const StoredOptions<MapAxesOptions> kStoredMapAxes(kMapAxes);
+const StoredOptions<MapAxesGradOptions> kStoredMapAxesGrad(kMapAxesGrad);
 
 Output map_axes(Output x, std::vector<AxisMap> maps, double value, At at) {
   if (maps.size() == x.shape().rank() && std::ranges::all_of(maps, &AxisMap::is_identity)) return x;

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/shapes/map_axes.h"
 #include "belfry/ops/shapes/resize_impl.h"
@@ -202,6 +203,7 @@ const Op kResizeBilinear{.name = "ResizeBilinear",
                          .shards = by_rows<1>,
                          .cpu = resize_bilinear_cpu,
                          .reference = resize_bilinear_reference};
+const StoredOptions<ImageSize> kStoredResizeBilinear(kResizeBilinear);
 const Op kResizeBilinearGrad{.name = "ResizeBilinearGrad",
                              .inputs = 1,
                              .shape = resize_bilinear_shape,

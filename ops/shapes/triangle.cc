@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/shapes/triangle_impl.h"
 
 namespace belfry {
@@ -76,6 +77,7 @@ const Op kTriangle{.name = "Triangle",
                    .cpu = triangle_cpu,
                    .reference = triangle_reference,
                    .half = true};
+const StoredOptions<TriangleOptions> kStoredTriangle(kTriangle);
 
 Output tril(Output x, std::int64_t diagonal, At at) {
   return triangle_of(x, {.diagonal = diagonal}, at);

@@ -30,7 +30,7 @@ install(FILES ${op_test_sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/op_
 # The public headers: belfry.h, which has the whole face, the models, and what an op or a strategy of
 # one's own needs as well. Examples and the checks of ops may include more, which is installed for them
 # alone.
-set(public_headers belfry.h op_test.h framework/device/gpu_kernels.h framework/graph/op.h
+set(public_headers belfry.h op_test.h predict.h framework/device/gpu_kernels.h framework/graph/op.h
                    framework/graph/kernel.h framework/graph/shards.h framework/kernels/counter.h
                    ops/kernels/pointwise_op.h allreduce/pieces.h trainers/data/decode_image.h
                    trainers/models/gpt.h trainers/models/models.h)

@@ -65,9 +65,9 @@ void write_model(const NamedModel& model, const std::string& folder, const OnnxO
   for (const int batch : {2, 3})
     batches.push_back({random_tensor({with_batch(model.input.shape, batch), model.input.dtype},
                                      model.classes, random)});
-  write_onnx_test(cat(folder, "/", model.name),
-                  {.inputs = {{"input", tower.inputs[0]}}, .outputs = tower.outputs}, session,
-                  batches, options);
+  PredictingGraph predicting{.inputs = {tower.inputs[0]}, .outputs = {}};
+  for (const auto& [name, output] : tower.outputs) predicting.outputs.emplace_back(name, output);
+  write_onnx_test(cat(folder, "/", model.name), predicting, session, batches, options);
 }
 
 // Those of find_model(), and a Llama.

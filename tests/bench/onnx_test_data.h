@@ -1,6 +1,7 @@
 // Writes models for scripts/check_onnx, as ONNX itself keeps its tests: model.onnx, and folders
 // with inputs and outputs as messages.
 #pragma once
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,29 +24,31 @@ inline std::string tensor_message(const std::string& name, const Tensor& value) 
 }
 
 // FOLDER/model.onnx, and what the session computes from each of `batches`, which have a tensor for
-// each input of the model.
-inline void write_onnx_test(const std::string& folder, OnnxModel model, Session& session,
-                            std::span<const std::vector<Tensor>> batches,
+// each input.
+inline void write_onnx_test(const std::string& folder, const PredictingGraph& graph,
+                            Session& session, std::span<const std::vector<Tensor>> batches,
                             const OnnxOptions& options = {}) {
   FileSystem& files = local_file_system();
   files.create_directory(folder);
   const std::vector<Variable> variables = session.graph().variables();
   std::vector<Tensor> values;
+  std::map<std::string, std::span<const std::byte>> weights;
   for (const Variable& variable : variables) values.push_back(session.read(variable));
   for (std::size_t i = 0; i < values.size(); ++i)
-    model.weights[std::string(variables[i].logical_name())] = {values[i].raw(), values[i].bytes()};
-  write_onnx(model, folder + "/model.onnx", files, options);
+    weights[std::string(variables[i].logical_name())] = {values[i].raw(), values[i].bytes()};
+  write_onnx(graph, weights, folder + "/model.onnx", files, options);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::string set = cat(folder, "/test_data_set_", i);
     files.create_directory(set);
     std::vector<FeedValue> feeds;
-    for (std::size_t k = 0; k < model.inputs.size(); ++k) {
-      const auto& [name, input] = model.inputs[k];
+    for (std::size_t k = 0; k < graph.inputs.size(); ++k) {
+      const Output input = graph.inputs[k];
+      const std::string name(input.node().logical_name());
       feeds.push_back({input, batches[i][k]});
       write_text_file(files, cat(set, "/input_", k, ".pb"), tensor_message(name, batches[i][k]));
     }
-    for (std::size_t k = 0; k < model.outputs.size(); ++k) {
-      const auto& [name, output] = model.outputs[k];
+    for (std::size_t k = 0; k < graph.outputs.size(); ++k) {
+      const auto& [name, output] = graph.outputs[k];
       write_text_file(files, cat(set, "/output_", k, ".pb"),
                       tensor_message(name, session.run(output, feeds)));
     }

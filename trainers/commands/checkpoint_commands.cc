@@ -6,15 +6,18 @@
 #include <optional>
 #include <vector>
 
+#include "belfry/framework/base/find_word.h"
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/commands/checkpoint_diff.h"
 #include "belfry/trainers/commands/checkpoint_listing.h"
+#include "belfry/trainers/commands/exported_graph.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/weights_file.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_flags.h"
+#include "belfry/trainers/onnx/write_onnx.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/output_file.h"
@@ -184,8 +187,13 @@ int run_diff(const DiffFlags& flags) {
   return difference.none() ? 0 : 1;
 }
 
+// What to write of a checkpoint.
+enum class ExportFormat : std::uint8_t { kSafetensors, kPlan, kOnnx };
+constexpr std::string_view kExportFormats[] = {"safetensors", "plan", "onnx"};
+
 struct ExportFlags {
   std::string help, path, out;
+  ExportFormat format = ExportFormat::kSafetensors;
   std::optional<WeightLayout> layout;
   WeightChoice weights = WeightChoice::kValidated;
   std::optional<CheckpointChoice> checkpoint;
@@ -194,13 +202,19 @@ struct ExportFlags {
 
 ExportFlags parse_export(Arguments arguments, const std::string& program) {
   ExportFlags flags;
-  FlagParser parser(
-      "Writes the weights of a checkpoint as one safetensors file, which other programs read.",
-      program);
+  FlagParser parser("Writes the weights of a checkpoint as one file, which other programs read.",
+                    program);
   parser.add_argument("PATH", flags.path, kPathText, kNeeded);
   parser.add_argument("OUT", flags.out, "the file to write", kNeeded);
+  parser.add_parsed(
+      "--format", flags.format,
+      [](std::string_view word) { return find_word<ExportFormat>(kExportFormats, word, "format"); },
+      "NAME",
+      "safetensors; plan: with the graph that predicts, for Predictor::open() and "
+      "belfry/predict.h; or onnx: the same for onnxruntime and others [safetensors]");
   add_layout(parser, flags.layout,
-             "belfry, or torch: kernels of convolutions as [out, in, height, width], weights of "
+             "of safetensors: belfry, or torch: kernels of convolutions as [out, in, height, "
+             "width], weights of "
              "dense layers as [out, in] (those called .../W) [belfry]");
   add_weight_flags(parser, "", flags.weights, flags.checkpoint);
   parser.add("--state", flags.state,
@@ -212,6 +226,11 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
       parser.flag("--weights").written,
       " chooses one value of each weight, and --state writes all as they are; leave "
       "one of them out");
+  for (const char* const flag : {"--layout", "--state"})
+    require<FlagError>(flags.format == ExportFormat::kSafetensors || !parser.given(flag),
+                       parser.flag(flag).written, " is for safetensors; a file of the format ",
+                       kExportFormats[static_cast<std::size_t>(flags.format)],
+                       " has the weights as they are, so leave it out");
   return flags;
 }
 
@@ -221,6 +240,51 @@ std::string names_text(const char* what, const std::vector<std::string>& names) 
   return text;
 }
 
+// A file to write, and what to say of it.
+struct Exported {
+  std::string file;  // "": it is written already
+  std::uint64_t bytes = 0;
+  std::string text;
+  ChosenWeights chosen;
+  std::vector<std::string> permuted = {};
+};
+
+Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlags& flags) {
+  const ExportOptions options{.layout = flags.layout.value_or(WeightLayout::kBelfry),
+                              .weights = flags.weights,
+                              .state = flags.state};
+  ExportedWeights exported = export_weights(checkpoint, options);
+  const std::size_t bytes = exported.file.size();
+  return {std::move(exported.file), bytes,
+          cat("with ", exported.tensors, " tensors in the layout ", name_of(options.layout)),
+          std::move(exported.chosen), std::move(exported.permuted)};
+}
+
+// "image f32[?,28,28,1] -> logits f32[?,10]".
+std::string ends_text(const PredictingGraph& graph) {
+  std::vector<std::string> inputs, outputs;
+  for (const Output& input : graph.inputs)
+    inputs.push_back(cat(input.node().logical_name(), " ", input.type()));
+  for (const auto& [name, output] : graph.outputs) outputs.push_back(cat(name, " ", output.type()));
+  return cat(join(inputs), " -> ", join(outputs));
+}
+
+Exported export_plan(const StoredCheckpoint& checkpoint, const ExportFlags& flags) {
+  const ExportedGraph graph = graph_of_checkpoint(checkpoint, flags.weights);
+  std::string file = write_graph(graph.file.ends, graph.weights);
+  const std::size_t bytes = file.size();
+  return {std::move(file), bytes, cat("as a plan: ", ends_text(graph.file.ends)), graph.chosen};
+}
+
+// Writes it, and perhaps a second file beside it.
+Exported export_onnx(const StoredCheckpoint& checkpoint, const ExportFlags& flags,
+                     FileSystem& files) {
+  const ExportedGraph graph = graph_of_checkpoint(checkpoint, flags.weights);
+  write_onnx(graph.file.ends, graph.weights, flags.out, files);
+  return {"", files.open(flags.out)->size(), cat("as ONNX: ", ends_text(graph.file.ends)),
+          graph.chosen};
+}
+
 int run_export(const ExportFlags& flags) {
   FileSystem& files = local_file_system();
   require<IoError>(flags.overwrite || files.target_kind(flags.out) != FileKind::kFile, flags.out,
@@ -228,17 +292,21 @@ int run_export(const ExportFlags& flags) {
   OutputFiles outputs(files);
   OutputFile* const file = outputs.open("OUT", flags.out);
   const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
-  const ExportOptions options{.layout = flags.layout.value_or(WeightLayout::kBelfry),
-                              .weights = flags.weights,
-                              .state = flags.state};
-  const ExportedWeights exported = export_weights(checkpoint, options);
-  file->write(exported.file);
+  const bool is_onnx = flags.format == ExportFormat::kOnnx;
+  require<FlagError>(!is_onnx || !outputs.on_stdout(),
+                     "--format=onnx may need a second file beside OUT, so it is not for standard "
+                     "output; name a file");
+  const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
+                            : flags.format == ExportFormat::kPlan
+                                ? export_plan(checkpoint, flags)
+                                : export_safetensors(checkpoint, flags);
+  if (!is_onnx) file->write(exported.file);
   outputs.finish();
-  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.shown_step(),
-            ", ", exported.file.size(), " bytes, to ", flags.out, " in the layout ",
-            name_of(options.layout), "\nof the checkpoint ", checkpoint.head.directory, ", the ",
-            exported.chosen.what(), "\n", names_text("permuted:", exported.permuted)),
-        outputs.on_stdout() ? stderr : stdout);
+  print(
+      cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes, " bytes, to ",
+          flags.out, " ", exported.text, "\nof the checkpoint ", checkpoint.head.directory,
+          ", the ", exported.chosen.what(), "\n", names_text("permuted:", exported.permuted)),
+      outputs.on_stdout() ? stderr : stdout);
   return 0;
 }
 
@@ -292,7 +360,8 @@ int run_checkpoint_command(Arguments arguments, const std::string& program) {
       {{"ls", "list checkpoints and their tensors", subcommand_of(parse_ls, run_ls)},
        {"verify", "check every checksum", subcommand_of(parse_verify, run_verify)},
        {"diff", "compare two checkpoints", subcommand_of(parse_diff, run_diff)},
-       {"export", "write weights as a safetensors file", subcommand_of(parse_export, run_export)},
+       {"export", "write weights, or a model with them, as a file",
+        subcommand_of(parse_export, run_export)},
        {"import", "make a checkpoint of a safetensors file",
         subcommand_of(parse_import, run_import)}}};
   return run_subcommand(commands, "Looks at checkpoints, and moves weights in and out of them.",

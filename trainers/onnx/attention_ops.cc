@@ -29,8 +29,8 @@ class AttentionWriter {
     if (!added_.empty()) scores = g_.add("Add", {scores, added_});
     if (!seen_.empty()) scores = g_.add("Where", {seen_, scores, lowest()});
     std::string weights = g_.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
-    // A query that sees no key gets zeros.
-    if (node_.inputs().size() > 3)
+    // A query that may see no key gets zeros.
+    if (node_.inputs().size() > 3 || options_.window > 0)
       weights = g_.add("Where", {seen_, weights, g_.number(0, dtype_)});
     const std::string y = g_.add("MatMul", {weights, heads_of(2, kv_heads_)});
     const std::string joined =

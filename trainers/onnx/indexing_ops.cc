@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <numeric>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/indexing/cumsum.h"
 #include "belfry/ops/indexing/one_hot.h"
@@ -31,6 +33,29 @@ void write_gather(OnnxGraph& g, const Node& node) {
                              {{"batch_dims", std::int64_t{batch_dims}}}));
 }
 
+// What scatter_add() adds: zeros like input 2, plus the rows of input 0 in their places.
+void write_gather_grad(OnnxGraph& g, const Node& node) {
+  const auto& [given, batch_dims] = node.options<GatherOptions>();
+  const Output rows = node.input(0), ids = node.input(1), like = node.input(2);
+  const std::size_t rank = like.shape().rank(), axis = from_end(given, rank);
+  // A list of ids for each sample of the batch, and lists of rows; 0 keeps a dimension.
+  Ints ids_shape(rank, 1), rows_shape = like.shape().dims();
+  std::fill_n(ids_shape.begin(), batch_dims, 0);
+  std::fill_n(rows_shape.begin(), axis, 0);
+  ids_shape[axis] = -1;
+  rows_shape[axis] = -1;
+  for (std::size_t i = axis + 1; i < rank; ++i)
+    if (rows_shape[i] == kUnknownSize)
+      refuse(node, cat("dimension ", i, " of ", like.type(), " must be known"));
+  const std::string list = g.reshape(g.in(rows), rows_shape);
+  const std::string places =
+      g.add("Expand", {g.cast(g.reshape(g.in(ids), ids_shape), DType::kI64), shape_of(g, list)});
+  const std::string zeros = g.add("Expand", {g.number(0, like.dtype()), shape_of(g, g.in(like))});
+  g.set(node.output(),
+        g.add("ScatterElements", {zeros, places, list},
+              {{"axis", static_cast<std::int64_t>(axis)}, {"reduction", std::string("add")}}));
+}
+
 WriteOp arg_extreme(const char* op) {
   return [op](OnnxGraph& g, const Node& node) {
     const std::size_t axis =
@@ -39,6 +64,15 @@ WriteOp arg_extreme(const char* op) {
           g.add(op, {g.in(node.input(0))},
                 {{"axis", static_cast<std::int64_t>(axis)}, {"keepdims", std::int64_t{0}}}));
   };
+}
+
+void write_top_k(OnnxGraph& g, const Node& node) {
+  const std::string count = g.ints({node.output().shape().back()});
+  const JsonValue options = options_form(kTopK)->write(node.raw_options());  // k, smallest
+  const bool smallest = options.items().back().str() == "true";
+  const Names values_and_places =
+      g.add("TopK", {g.in(node.input(0)), count}, {{"largest", std::int64_t{!smallest}}}, 2);
+  g.set(node.output(), values_and_places[1]);
 }
 
 void write_cumsum(OnnxGraph& g, const Node& node) {
@@ -82,9 +116,14 @@ void write_flat_index(OnnxGraph& g, const Node& node) {
 }  // namespace
 
 std::vector<OpWriter> indexing_writers() {
-  return {{&kGather, write_gather},          {&kArgMax, arg_extreme("ArgMax")},
-          {&kArgMin, arg_extreme("ArgMin")}, {&kCumSum, write_cumsum},
-          {&kOneHot, write_one_hot},         {&kSegmentSum, write_segment_sum},
+  return {{&kTopK, write_top_k},
+          {&kGather, write_gather},
+          {&kGatherGrad, write_gather_grad},
+          {&kArgMax, arg_extreme("ArgMax")},
+          {&kArgMin, arg_extreme("ArgMin")},
+          {&kCumSum, write_cumsum},
+          {&kOneHot, write_one_hot},
+          {&kSegmentSum, write_segment_sum},
           {&kFlatIndex, write_flat_index}};
 }
 

@@ -24,7 +24,7 @@ std::string matrices(OnnxGraph& g, Output x, bool transposed) {
   Ints order(x.shape().rank());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order.back(), order[order.size() - 2]);
-  return g.transpose(name, std::move(order));
+  return g.transpose(name, order);
 }
 
 void write_matmul(OnnxGraph& g, const Node& node) {

@@ -41,6 +41,7 @@ ProtoMessage shape_message(const Shape& shape, const std::vector<std::string>& s
   return message;
 }
 
+// The fields of an AttributeProto, and its types.
 enum AttributeField {
   kName = 1,
   kFloat = 2,
@@ -50,31 +51,18 @@ enum AttributeField {
   kInts = 8,
   kType = 20
 };
-
-struct AddValue {
-  ProtoMessage& message;
-
-  void operator()(float value) const { add(kFloat, value, 1); }
-  void operator()(std::int64_t value) const { add(kInt, value, 2); }
-  void operator()(const std::string& value) const { add(kString, value, 3); }
-  void operator()(const ProtoMessage& graph) const { add(kGraph, graph, 5); }
-  void operator()(const Ints& values) const {
-    for (const std::int64_t value : values) message.add(kInts, value);
-    message.add(kType, std::int64_t{7});
-  }
-
- private:
-  template <class T>
-  void add(int field, const T& value, std::int64_t type) const {
-    message.add(field, value);
-    message.add(kType, type);
-  }
+enum AttributeType : std::int64_t {
+  kOfFloat = 1,
+  kOfInt = 2,
+  kOfString = 3,
+  kOfGraph = 5,
+  kOfInts = 7
 };
 
-ProtoMessage attribute_message(const Attribute& attribute) {
+ProtoMessage attribute(std::string_view name, AttributeType type) {
   ProtoMessage message;
-  message.add(kName, std::string_view(attribute.name));
-  std::visit(AddValue{message}, attribute.value);
+  message.add(kName, name);
+  message.add(kType, std::int64_t{type});
   return message;
 }
 
@@ -83,6 +71,26 @@ Ints order_to(Layout layout) {
 }
 
 }  // namespace
+
+Attribute::Attribute(std::string_view name, float value) : message_(attribute(name, kOfFloat)) {
+  message_.add(kFloat, value);
+}
+Attribute::Attribute(std::string_view name, std::int64_t value)
+    : message_(attribute(name, kOfInt)) {
+  message_.add(kInt, value);
+}
+Attribute::Attribute(std::string_view name, const std::string& value)
+    : message_(attribute(name, kOfString)) {
+  message_.add(kString, value);
+}
+Attribute::Attribute(std::string_view name, const Ints& values)
+    : message_(attribute(name, kOfInts)) {
+  for (const std::int64_t value : values) message_.add(kInts, value);
+}
+Attribute::Attribute(std::string_view name, const ProtoMessage& graph)
+    : message_(attribute(name, kOfGraph)) {
+  message_.add(kGraph, graph);
+}
 
 ProtoMessage value_info(const std::string& name, const TensorType& type,
                         const std::vector<std::string>& sizes) {
@@ -167,7 +175,7 @@ void OnnxGraph::add_named(std::string_view op, const Names& inputs, const Attrib
   for (const std::string& output : outputs) node.add(kOutput, output);
   node.add(kName, outputs.front());
   node.add(kOpType, op);
-  for (const Attribute& attribute : attributes) node.add(kAttribute, attribute_message(attribute));
+  for (const Attribute& attribute : attributes) node.add(kAttribute, attribute.message());
   nodes_.add(kNode, node);
 }
 
@@ -195,8 +203,8 @@ std::string OnnxGraph::reshape(const std::string& x, const Ints& shape) {
   return add("Reshape", {x, ints(shape)});
 }
 
-std::string OnnxGraph::transpose(const std::string& x, Ints order) {
-  return add("Transpose", {x}, {{"perm", std::move(order)}});
+std::string OnnxGraph::transpose(const std::string& x, const Ints& order) {
+  return add("Transpose", {x}, {{"perm", order}});
 }
 
 std::string OnnxGraph::cast(const std::string& x, DType dtype) {

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -21,9 +20,19 @@ using Ints = std::vector<std::int64_t>;
 // Names of ONNX tensors; "" for an input that is left out.
 using Names = std::vector<std::string>;
 
-struct Attribute {
-  const char* name;
-  std::variant<std::int64_t, float, std::string, Ints, ProtoMessage> value;
+// An AttributeProto.
+class Attribute {
+ public:
+  Attribute(std::string_view name, float value);
+  Attribute(std::string_view name, std::int64_t value);
+  Attribute(std::string_view name, const std::string& value);
+  Attribute(std::string_view name, const Ints& values);
+  Attribute(std::string_view name, const ProtoMessage& graph);
+
+  const ProtoMessage& message() const { return message_; }
+
+ private:
+  ProtoMessage message_;
 };
 using Attributes = std::vector<Attribute>;
 
@@ -44,9 +53,9 @@ struct Initialiser {
 
 class OnnxGraph {
  public:
-  // What the names of the next nodes begin with: the op, or its node, that is being written.
+  // Names of the next nodes begin with that of this one, which they compute.
   void begin(const Node& node) { prefix_ = node.logical_name(); }
-  // Reserves a name; by default adds a number if it is taken.
+  // Takes this name, or with a number at its end if it is taken.
   std::string unique(std::string_view name);
 
   // Tensors of Belfry. A layout that is asked for, but does not exist, is made by a Transpose,
@@ -73,7 +82,7 @@ class OnnxGraph {
 
   // Frequent nodes. -1 in `shape` follows from the others, and 0 keeps a dimension.
   std::string reshape(const std::string& x, const Ints& shape);
-  std::string transpose(const std::string& x, Ints order);
+  std::string transpose(const std::string& x, const Ints& order);
   std::string cast(const std::string& x, DType dtype);
 
   // The nodes that `write` adds, as a graph for an attribute; it returns the outputs. They may use

@@ -36,7 +36,7 @@ void write_transpose(OnnxGraph& g, const Node& node) {
     order.resize(node.input(0).shape().rank());
     std::iota(order.rbegin(), order.rend(), 0);
   }
-  g.set(node.output(), g.transpose(g.in(node.input(0)), std::move(order)));
+  g.set(node.output(), g.transpose(g.in(node.input(0)), order));
 }
 
 void write_slice(OnnxGraph& g, const Node& node) {

@@ -6,7 +6,6 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/graph/graph.h"
 #include "belfry/trainers/onnx/onnx_file_impl.h"
 #include "belfry/trainers/onnx/op_writers_impl.h"
 
@@ -41,35 +40,15 @@ const WriteOp* writer_of(const Op& op) {
 
 bool is_value(const Node& node) { return node.is_variable() || &node.op() == &kConst; }
 
-// The nodes that outputs depend on, in their order, without those that only inputs depend on.
-std::vector<const Node*> needed_nodes(const OnnxModel& model) {
-  Graph& graph = model.outputs.front().value.graph();
-  std::vector<bool> needed(graph.size()), fed(graph.size());
-  for (const NamedOutput& input : model.inputs)
-    fed[static_cast<std::size_t>(input.value.node().id())] = true;
-  for (const NamedOutput& output : model.outputs)
-    needed[static_cast<std::size_t>(output.value.node().id())] = true;
-  std::vector<const Node*> nodes;
-  for (std::size_t id = graph.size(); id-- > 0;) {
-    if (!needed[id]) continue;
-    nodes.push_back(&graph.node(id));
-    if (fed[id] || graph.node(id).is_variable()) continue;
-    for (const Output& x : graph.node(id).inputs())
-      needed[static_cast<std::size_t>(x.node().id())] = true;
-  }
-  std::ranges::reverse(nodes);
-  return nodes;
-}
-
 // The shapes of tensors for a batch of this size.
 class ShapesForBatch {
  public:
-  ShapesForBatch(const std::vector<const Node*>& nodes, const OnnxModel& model,
+  ShapesForBatch(const std::vector<const Node*>& nodes, const std::vector<Output>& inputs,
                  std::int64_t batch) {
-    for (const NamedOutput& input : model.inputs) {
-      TensorType type = input.value.type();
+    for (const Output& input : inputs) {
+      TensorType type = input.type();
       if (type.shape.rank() > 0 && type.shape[0] == kUnknownSize) type.shape[0] = batch;
-      types_[input.value.key()] = type;
+      types_[input.key()] = type;
     }
     for (const Node* node : nodes) add(*node);
   }
@@ -89,10 +68,12 @@ class ShapesForBatch {
   std::map<std::pair<int, int>, TensorType> types_;
 };
 
-std::vector<std::string> sizes_of_input(const NamedOutput& input) {
+std::string name_of(Output input) { return std::string(input.node().logical_name()); }
+
+std::vector<std::string> sizes_of_input(Output input) {
   std::vector<std::string> names;
-  for (std::size_t axis = 0; axis < input.value.shape().rank(); ++axis)
-    names.push_back(axis == 0 ? "batch" : cat(input.name, "_", axis));
+  for (std::size_t axis = 0; axis < input.shape().rank(); ++axis)
+    names.push_back(axis == 0 ? "batch" : cat(name_of(input), "_", axis));
   return names;
 }
 
@@ -110,39 +91,35 @@ std::vector<std::string> sizes_of_output(const Shape& of_two, const Shape& of_th
 
 class ModelWriter {
  public:
-  explicit ModelWriter(const OnnxModel& model) : model_(model), nodes_(needed_nodes(model)) {
-    for (const NamedOutput& input : model.inputs)
-      if (std::ranges::find(nodes_, &input.value.node()) != nodes_.end()) inputs_.push_back(input);
+  explicit ModelWriter(const PredictingGraph& graph)
+      : outputs_(graph.outputs), nodes_(nodes_of(graph)) {
+    for (const Output& input : graph.inputs)
+      if (std::ranges::find(nodes_, &input.node()) != nodes_.end()) inputs_.push_back(input);
   }
 
   // The graph without its initialisers.
   ProtoMessage write() {
-    reserve(inputs_);
-    reserve(model_.outputs);
-    for (const NamedOutput& input : inputs_) g_.set(input.value, input.name);
+    for (const Output& input : inputs_) {
+      reserve(name_of(input));
+      g_.set(input, name_of(input));
+    }
+    for (const auto& [name, output] : outputs_) reserve(name);
     for (const Node* node : nodes_) write(*node);
-    for (const NamedOutput& output : model_.outputs)
-      g_.add_named("Identity", {g_.in(output.value)}, {}, {output.name});
+    for (const auto& [name, output] : outputs_)
+      g_.add_named("Identity", {g_.in(output)}, {}, {name});
     return with_ends();
   }
 
   const OnnxGraph& graph() const { return g_; }
 
  private:
-  void reserve(const std::vector<NamedOutput>& named) {
-    for (const NamedOutput& one : named)
-      require(g_.unique(one.name) == one.name,
-              "two inputs or outputs of the ONNX file are called '", one.name,
-              "'; give them different names");
-  }
-
-  bool is_input(const Node& node) const {
-    return std::ranges::any_of(inputs_,
-                               [&](const NamedOutput& x) { return &x.value.node() == &node; });
+  void reserve(const std::string& name) {
+    require(g_.unique(name) == name, "two inputs or outputs of the ONNX file are called '", name,
+            "'; give them different names");
   }
 
   void write(const Node& node) {
-    if (is_input(node) || is_value(node)) return;
+    if (is_value(node) || std::ranges::find(inputs_, node.output()) != inputs_.end()) return;
     const WriteOp* const write = writer_of(node.op());
     if (!write) refuse(node, why_not(node));
     g_.begin(node);
@@ -150,51 +127,47 @@ class ModelWriter {
   }
 
   std::string why_not(const Node& node) const {
+    std::vector<std::string> names;
+    for (const Output& input : inputs_) names.push_back(name_of(input));
     if (&node.op() == &kPlaceholder)
-      return cat("it is fed, but is no input of the file; its inputs are ",
-                 join_names(model_.inputs));
+      return cat("it is fed, but is no input of the file; its inputs are ", join(names));
     return cat(
         "there is no form of the op ", node.op().name,
         " in ONNX files; export an output that does not depend on it, or compute it by other "
         "ops");
   }
 
-  static std::string join_names(const std::vector<NamedOutput>& named) {
-    std::vector<std::string> names;
-    for (const NamedOutput& one : named) names.push_back(one.name);
-    return join(names);
-  }
-
   ProtoMessage with_ends() const {
     enum { kName = 2, kInput = 11, kOutput = 12 };
-    const ShapesForBatch two(nodes_, model_, 2), three(nodes_, model_, 3);
+    const ShapesForBatch two(nodes_, inputs_, 2), three(nodes_, inputs_, 3);
     ProtoMessage graph = g_.nodes();
     graph.add(kName, std::string_view("belfry"));
-    for (const NamedOutput& input : inputs_)
-      graph.add(kInput, value_info(input.name, input.value.type(), sizes_of_input(input)));
-    for (const NamedOutput& output : model_.outputs)
-      graph.add(kOutput, value_info(output.name, output.value.type(),
-                                    sizes_of_output(two.of(output.value), three.of(output.value))));
+    for (const Output& input : inputs_)
+      graph.add(kInput, value_info(name_of(input), input.type(), sizes_of_input(input)));
+    for (const auto& [name, output] : outputs_)
+      graph.add(kOutput,
+                value_info(name, output.type(), sizes_of_output(two.of(output), three.of(output))));
     return graph;
   }
 
-  const OnnxModel& model_;
+  const std::vector<std::pair<std::string, Output>>& outputs_;
   const std::vector<const Node*> nodes_;
-  std::vector<NamedOutput> inputs_;  // that are needed
+  std::vector<Output> inputs_;  // that outputs depend on
   OnnxGraph g_;
 };
 
 }  // namespace
 }  // namespace onnx
 
-void write_onnx(const OnnxModel& model, const std::string& path, FileSystem& files,
-                const OnnxOptions& options) {
-  require(!model.outputs.empty(), "an ONNX file needs an output at least");
-  onnx::ModelWriter writer(model);
-  const ProtoMessage graph = writer.write();
-  onnx::write_onnx_file({.graph = graph,
+void write_onnx(const PredictingGraph& graph,
+                const std::map<std::string, std::span<const std::byte>>& weights,
+                const std::string& path, FileSystem& files, const OnnxOptions& options) {
+  require(!graph.outputs.empty(), "an ONNX file needs an output at least");
+  onnx::ModelWriter writer(graph);
+  const ProtoMessage nodes = writer.write();
+  onnx::write_onnx_file({.graph = nodes,
                          .initialisers = writer.graph().initialisers(),
-                         .weights = model.weights,
+                         .weights = weights,
                          .inside = options.most_bytes},
                         path, files);
 }

@@ -323,6 +323,18 @@ class FlagTable {
                   .benchmarks = false,
                   .compared = false}),
         files_in);
+    add(any_text(
+            &FileFlags::metrics,
+            {.name = "metrics_file",
+             .unit = "FILE",
+             .text = "while training, write steps, loss, metrics, rates, speed and memory there "
+                     "every 5 seconds, as Prometheus' node exporter reads them",
+             .otherwise = "none",
+             .scope = Scope::kThisCall,
+             .own_process = true,
+             .of_training = true,
+             .benchmarks = false}),
+        files_in);
     auto trace = any_text(
         &FileFlags::trace_file,
         {.name = "trace_file",

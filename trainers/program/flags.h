@@ -23,7 +23,7 @@ namespace belfry {
 struct FileFlags {
   std::string data_dir;
   BadRecordPolicy bad_records = {};
-  std::string algorithms, trace_file, memory_report, json;
+  std::string algorithms, trace_file, memory_report, metrics, json;
   std::string step;        // --write_step
   bool overwrite = false;  // may replace the run
 };

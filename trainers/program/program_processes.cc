@@ -178,7 +178,9 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
-  for (std::string* const file : {&flags.files.json, &flags.files.memory_report}) file->clear();
+  for (std::string* const file :
+       {&flags.files.json, &flags.files.memory_report, &flags.files.metrics})
+    file->clear();
   return flags;
 }
 

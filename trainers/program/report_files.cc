@@ -24,6 +24,9 @@ ReportFiles::ReportFiles(const TrainFlags& flags) : files(local_file_system()) {
   if (!run.empty()) reserve_run(files, cat("--run_dir=", run), run);
   json = files.open("--json", flags.files.json);
   memory = files.open("--memory_report", flags.files.memory_report);
+  metrics = files.open("--metrics_file", flags.files.metrics);
+  require<FlagError>(!metrics || metrics->replaces(), "--metrics_file=", flags.files.metrics,
+                     " is replaced again and again, which only a file can be; name one");
   step = files.open("--write_step", flags.files.step);
   trace = files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "");
 }

@@ -16,7 +16,7 @@ struct ReportFiles {
   void reserve_data(const TrainFlags& flags, const Dataset& data);
 
   OutputFiles files;
-  OutputFile *json = nullptr, *memory = nullptr, *trace = nullptr,
+  OutputFile *json = nullptr, *memory = nullptr, *metrics = nullptr, *trace = nullptr,
              *step = nullptr;  // null: not requested
 };
 

@@ -14,6 +14,7 @@
 #include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/runs/predictor.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_error.h"
@@ -371,9 +372,27 @@ void TrainingRun::begin(Trainer& trainer, const std::string& program,
   if (older_hashes_) go_on(*older_hashes_);
   log_->open();
   warn_of_unsaved(trainer.graph());
+  write_graph(trainer.built());
   console_.line(
       cat("run: ", directory_->path(),
           resumed_from_ ? cat(", going on at step ", trainer.steps()) : ", from the start"));
+}
+
+// The graph that `belfry checkpoint export` puts into plans. The run trains without it, too.
+void TrainingRun::write_graph(const BuiltTraining& built) try {
+  std::vector<PredictorInput> inputs;
+  for (const Dataset::Field& field : built.train_data().signature()) {
+    std::vector<std::int64_t> dims = field.shape.dims();
+    dims.insert(dims.begin(), kUnknownSize);
+    inputs.push_back({field.name, Shape(dims), field.dtype});
+  }
+  if (const auto graph = predicting_graph_file(built.options().model, inputs))
+    directory_->write(kGraphFile, *graph);
+  else
+    directory_->files().remove(directory_->path_of(kGraphFile));
+} catch (const InvalidArgument& error) {
+  directory_->files().remove(directory_->path_of(kGraphFile));
+  log_warning("no plan can be made of this run: ", error.what());
 }
 
 // Cuts off the lines of steps that are made again.

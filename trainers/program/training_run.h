@@ -84,6 +84,7 @@ class TrainingRun {
   // "; --dropout was 0.1 and is now 0.5": the recipe's flags that differ from the run's; or "".
   std::string other_flags_of_program() const;
   void go_on(LineFile& lines) const;
+  void write_graph(const BuiltTraining& built);
   bool is_own(const std::string& checkpoint) const;
 
   const TrainFlags& flags_;

@@ -34,7 +34,8 @@ struct PredictorOptions {
 };
 
 // A model with the weights of a checkpoint, which computes outputs. It does not train: there is no
-// dropout, and batch norm uses its moving averages. One thread at a time.
+// dropout, and batch norm uses its moving averages. Several threads may call one; each call waits
+// for earlier ones.
 class Predictor {
  public:
   // `path`: a checkpoint or a run directory. `inputs` are those of the model, in order. Throws as
@@ -42,19 +43,34 @@ class Predictor {
   // not take.
   Predictor(const std::string& path, const ModelFunction& model, std::vector<PredictorInput> inputs,
             const PredictorOptions& options = {});
+  // Opens a plan, which has the graph and the weights: a file of `belfry checkpoint export PATH OUT
+  // --format=plan`. Throws as read_graph() does (graph_file.h), and InvalidArgument for a file that
+  // has no weights.
+  static Predictor open(const std::string& file,
+                        const DeviceSpec& device = DeviceSpec::local("CPU", 0));
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
   // Computes, for these samples, what Tower::output() called `output`, or a metric or node of the
-  // tower of this name. All feeds must have the same number of samples. Inputs that the output does
-  // not depend on may be left out. If the model lacks the output, it throws NotFoundError with the
-  // nearest name; if it lacks a feed, InvalidArgument.
+  // tower of this name; a plan has only the former. All feeds must have the same number of samples.
+  // Inputs that the output does not depend on may be left out. If the model lacks the output, it
+  // throws NotFoundError with the nearest name; if it lacks a feed, InvalidArgument.
   Tensor operator()(std::string_view output, const std::map<std::string, Tensor>& feeds);
+
+  // What it takes, and the names of outputs that it computes.
+  const std::vector<PredictorInput>& inputs() const;
+  std::vector<std::string> outputs() const;
 
  private:
   struct State;
+  explicit Predictor(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// The file (graph_file.h) of the graph by which a model predicts the outputs that it names, without
+// weights; none if it names no output. Throws what the model throws, and as write_graph() does.
+std::optional<std::string> predicting_graph_file(const ModelFunction& model,
+                                                 const std::vector<PredictorInput>& inputs);
 
 }  // namespace belfry

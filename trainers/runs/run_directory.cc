@@ -35,7 +35,7 @@ bool is_left_of_save(std::string_view name) {
 // Whether a killed process may have left such a file where it wrote config.json, for example.
 bool is_left_of_write(std::string_view name) {
   return std::ranges::any_of(
-      std::to_array<std::string_view>({kConfigFile, kPlacementFile, kSummaryFile}),
+      std::to_array<std::string_view>({kConfigFile, kPlacementFile, kGraphFile, kSummaryFile}),
       [&](std::string_view file) { return is_temporary_name(name, file); });
 }
 
@@ -125,8 +125,8 @@ std::optional<JsonValue> run_config(FileSystem& files, const std::string& path) 
 
 void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path) {
   outputs.reserve_run(written, path,
-                      {kConfigFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kSummaryFile,
-                       kTensorBoardFolder, kTracesFolder, kCheckpoints, kRunLock});
+                      {kConfigFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kGraphFile,
+                       kSummaryFile, kTensorBoardFolder, kTracesFolder, kCheckpoints, kRunLock});
 }
 
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
@@ -242,7 +242,8 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
 void RunDirectory::clear() {
   const std::vector<std::int64_t> steps = checkpoints();
   require_removable(steps);
-  for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile})
+  for (const char* const name :
+       {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kGraphFile})
     files_.remove(path_of(name));
   const std::string board = path_of(kTensorBoardFolder);
   for (const char* const part : {"train", "validation"})

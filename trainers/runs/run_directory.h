@@ -8,6 +8,7 @@
 //   DIR/traces/step-00000100.json   what the devices did in a step
 //   DIR/log.txt                     what the run printed
 //   DIR/placement.txt               the device of every node
+//   DIR/graph.safetensors           the graph that predicts the model's outputs (graph_file.h)
 //   DIR/summary.json                results, once the run has ended
 #pragma once
 #include <cstdint>

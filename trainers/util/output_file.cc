@@ -64,6 +64,7 @@ OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::stri
 
 void OutputFile::write(const std::string& text) {
   asked_ = true;
+  failure_.clear();
   try {
     if (!stream_) return write_text_file(files_, path_, text);
     if (stdout_) std::fflush(stdout);  // earlier output comes first

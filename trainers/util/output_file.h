@@ -17,15 +17,18 @@ class OutputFile {
   // a file that exists.
   OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
-  // Replaces the whole file, and keeps its permissions. If the path is a link, replaces the file to
-  // which it leads. A file that FileSystem::open_stream() opens (a descriptor such as /dev/stderr,
-  // a device, a pipe) is open from the start, and the text is appended. Throws nothing: failure()
-  // keeps the error, so that it costs neither the run nor other files.
+  // Replaces the whole file, once or several times, and keeps its permissions. If the path is a
+  // link, replaces the file to which it leads. A file that FileSystem::open_stream() opens (a
+  // descriptor such as /dev/stderr, a device, a pipe) is open from the start, and the text is
+  // appended. Throws nothing: failure() keeps the error, so that it costs neither the run nor other
+  // files.
   void write(const std::string& text);
   // Whether write() was called.
   bool asked_to_write() const { return asked_; }
-  // The error of write(); "" if it succeeded.
+  // The error of the last write(); "" if it succeeded.
   const std::string& failure() const { return failure_; }
+  // Whether write() replaces a file, so that it may be called again.
+  bool replaces() const { return !stream_; }
   // Whether the text goes to descriptor 1.
   bool is_stdout() const { return stdout_; }
 

@@ -165,21 +165,19 @@ void write_onnx_case(const OpCase& op, const std::string& folder) {
     Random random(static_cast<std::uint64_t>(i) + 1);
     const OpUse use = op.make(random);
     Graph graph;
-    std::vector<Output> xs;
+    PredictingGraph predicting;
+    std::vector<Output>& xs = predicting.inputs;
     std::vector<Tensor> values;
-    OnnxModel model;
     for (const Tensor& input : use.inputs) {
       values.push_back(is_floating(input.dtype()) ? to(input, DType::kF32) : input);
-      const std::string name = cat("x", xs.size());
-      xs.push_back(placeholder(graph, name, values.back().dtype(), input.shape()));
-      model.inputs.push_back({name, xs.back()});
+      xs.push_back(placeholder(graph, cat("x", xs.size()), values.back().dtype(), input.shape()));
     }
     for (const Output& output : use.build(xs))
-      model.outputs.push_back({cat("y", model.outputs.size()), output});
+      predicting.outputs.emplace_back(cat("y", predicting.outputs.size()), output);
     Session session(graph);
     const std::vector<Tensor> batches[] = {values};
     try {
-      write_onnx_test(cat(folder, "/", op.name, "/", i), model, session, batches);
+      write_onnx_test(cat(folder, "/", op.name, "/", i), predicting, session, batches);
     } catch (const InvalidArgument& error) {
       std::cerr << op.name << ": " << error.what() << "\n";
       return;

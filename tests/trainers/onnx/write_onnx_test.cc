@@ -18,8 +18,11 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/tests/bench/onnx_test_data.h"
+#include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/recurrent_layers.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/models/models.h"
 
@@ -63,6 +66,12 @@ std::string named_shape(std::string_view info) {
   return cat(one_of(info, 1), "[", join(sizes, ","), "]");
 }
 
+// What write_onnx() takes.
+struct GivenModel {
+  PredictingGraph graph;
+  std::map<std::string, std::span<const std::byte>> weights;
+};
+
 struct ReadModel {
   explicit ReadModel(const std::string& bytes)
       : ir_version(number_of(bytes, 1)), opset(number_of(one_of(bytes, 8), 2)) {
@@ -96,9 +105,9 @@ class WriteOnnx : public testing::Test {
   ~WriteOnnx() override { std::filesystem::remove_all(folder_); }
 
   // Initial values, as after a training.
-  OnnxModel model_of(const Output& x, const Output& y) {
+  GivenModel model_of(const Output& x, const Output& y) {
     session_.emplace(graph_);
-    OnnxModel model{.inputs = {{"x", x}}, .outputs = {{"y", y}}};
+    GivenModel model{.graph = {.inputs = {x}, .outputs = {{"y", y}}}, .weights = {}};
     for (const Variable& variable : graph_.variables()) {
       values_.push_back(session_->read(variable));
       model.weights[std::string(variable.logical_name())] = bytes_of(values_.back());
@@ -112,13 +121,13 @@ class WriteOnnx : public testing::Test {
     return {reinterpret_cast<const char*>(value.raw()), value.bytes()};
   }
 
-  ReadModel written(const OnnxModel& model, const OnnxOptions& options = {}) {
-    write_onnx(model, path_, local_file_system(), options);
+  ReadModel written(const GivenModel& model, const OnnxOptions& options = {}) {
+    write_onnx(model.graph, model.weights, path_, local_file_system(), options);
     return ReadModel(text_of(local_file_system(), path_));
   }
-  std::string refusal(const OnnxModel& model) {
+  std::string refusal(const GivenModel& model) {
     try {
-      write_onnx(model, path_);
+      write_onnx(model.graph, model.weights, path_);
     } catch (const InvalidArgument& error) {
       EXPECT_THAT(local_file_system().list(folder_), IsEmpty());
       return error.what();
@@ -140,7 +149,7 @@ class WriteOnnx : public testing::Test {
 TEST_F(WriteOnnx, HasNodesInitialisersAndTheFreeBatch) {
   const Output x = placeholder(graph_, "x", DType::kF32, {kUnknownSize, 4});
   const Output y = relu(dense(tower_, "fc", x, {.units = 3}));
-  const OnnxModel model = model_of(x, y);
+  const GivenModel model = model_of(x, y);
   const ReadModel read = written(model);
   EXPECT_EQ(read.ir_version, 8);
   EXPECT_EQ(read.opset, kOnnxOpset);
@@ -159,8 +168,8 @@ TEST_F(WriteOnnx, LeavesOutWhatTheOutputsDoNotDependOn) {
   const Output label = placeholder(graph_, "label", DType::kF32, {kUnknownSize, 4});
   const Output y = relu(x);
   reduce_mean(y - label);
-  OnnxModel model = model_of(x, y);
-  model.inputs.push_back({"label", label});
+  GivenModel model = model_of(x, y);
+  model.graph.inputs.push_back(label);
   const ReadModel read = written(model);
   EXPECT_THAT(read.ops, ElementsAre("Relu", "Identity"));
   EXPECT_THAT(read.inputs, ElementsAre("x[batch,4]"));
@@ -186,7 +195,7 @@ TEST_F(WriteOnnx, TransposesImagesOnce) {
 TEST_F(WriteOnnx, WritesFiltersWithChannelsFirst) {
   const Output x = images(2);
   const Output y = conv2d(tower_, "conv", x, {.filters = 1, .kernel = 2, .bias = false});
-  OnnxModel model = model_of(x, y);
+  GivenModel model = model_of(x, y);
   const Tensor filter({1, 2, 2, 2}, std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
   model.weights["conv/W"] = bytes_of(filter);
   const ReadModel read = written(model);
@@ -198,7 +207,7 @@ TEST_F(WriteOnnx, WritesFiltersWithChannelsFirst) {
 TEST_F(WriteOnnx, PutsLargeTensorsIntoASecondFile) {
   const Output x = placeholder(graph_, "x", DType::kF32, {kUnknownSize, 40});
   const Output hidden = dense(tower_, "a", x, {.units = 50});
-  const OnnxModel model = model_of(x, dense(tower_, "b", hidden, {.units = 30}));
+  const GivenModel model = model_of(x, dense(tower_, "b", hidden, {.units = 30}));
   const ReadModel inside = written(model, {.most_bytes = 1 << 20});
   EXPECT_THAT(local_file_system().list(folder_), ElementsAre("model.onnx"));
   const ReadModel outside = written(model, {.most_bytes = 4000});
@@ -232,7 +241,9 @@ TEST_F(WriteOnnx, WritesTheModelsOfTheLibrary) {
       }
       spec.model.build(t, inputs);
     });
-    OnnxModel model{.inputs = {{"x", tower.inputs[0]}}, .outputs = tower.outputs};
+    GivenModel model{.graph = {.inputs = {tower.inputs[0]}, .outputs = {}}, .weights = {}};
+    for (const auto& [output, value] : tower.outputs)
+      model.graph.outputs.emplace_back(output, value);
     std::deque<std::vector<std::byte>> zeros;
     for (const Variable& variable : graph.variables()) {
       const TensorType type{variable.shape(), variable.dtype()};
@@ -265,25 +276,57 @@ TEST_F(WriteOnnx, RefusesAnOpByItsNameAndLine) {
 TEST_F(WriteOnnx, RefusesWhatIsMissing) {
   const Output x = placeholder(graph_, "x", DType::kF32, {kUnknownSize, 4});
   const Output other = placeholder(graph_, "other", DType::kF32, {kUnknownSize, 3});
-  OnnxModel model = model_of(x, dense(tower_, "fc", x, {.units = 3}) + other);
+  GivenModel model = model_of(x, dense(tower_, "fc", x, {.units = 3}) + other);
   EXPECT_THAT(refusal(model), AllOf(HasSubstr("Placeholder 'other'"),
                                     HasSubstr("is no input of the file; its inputs are x")));
-  model.inputs.push_back({"x", other});
+  model.graph.inputs.push_back(other);
+  model.graph.outputs[0].first = "x";
   EXPECT_THAT(refusal(model), HasSubstr("two inputs or outputs of the ONNX file are called 'x'"));
-  model.inputs.back().name = "other";
-  EXPECT_THROW(write_onnx(model, folder_ + "/none/model.onnx"), IoError);
+  model.graph.outputs[0].first = "y";
+  EXPECT_THROW(write_onnx(model.graph, model.weights, folder_ + "/none/model.onnx"), IoError);
   model.weights.erase("fc/W");
   EXPECT_THAT(refusal(model), HasSubstr("'fc/W'"));
 }
 
 TEST_F(WriteOnnx, KeepsTheOldFileIfWritingFails) {
   const Output x = placeholder(graph_, "x", DType::kF32, {kUnknownSize, 4});
-  OnnxModel model = model_of(x, dense(tower_, "fc", x, {.units = 3}));
+  GivenModel model = model_of(x, dense(tower_, "fc", x, {.units = 3}));
   write_text_file(local_file_system(), path_, "old");
   model.weights["fc/W"] = {};
-  EXPECT_THROW(write_onnx(model, path_), InvalidArgument);
+  EXPECT_THROW(write_onnx(model.graph, model.weights, path_), InvalidArgument);
   EXPECT_EQ(text_of(local_file_system(), path_), "old");
   EXPECT_THAT(local_file_system().list(folder_), ElementsAre("model.onnx"));
+}
+
+// A second layout, a free batch and a loop, as onnxruntime computes them.
+TEST_F(WriteOnnx, GivesOnnxruntimeWhatBelfryComputes) {
+  const Output x = images(3);
+  Output y = conv2d(tower_, "conv0", x, {.filters = 5, .kernel = 3, .stride = 2});
+  y = max_pool(relu(batch_norm(tower_, "bn", y)));
+  y = lstm(tower_, "lstm", reshape(y, {kUnknownSize, 4, 5}), {.hidden = 6}).y;
+  const PredictingGraph graph{.inputs = {x}, .outputs = {{"y", y}}};
+  Session session(graph_);
+  std::vector<std::vector<Tensor>> batches;
+  for (const std::int64_t batch : {1, 2}) {
+    Tensor images({batch, 8, 8, 3}, DType::kF32);
+    for (std::int64_t i = 0; i < images.elements(); ++i)
+      images.mutable_data<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i * 37 % 100);
+    batches.push_back({images});
+  }
+  bench::write_onnx_test(folder_, graph, session, batches);
+  const auto check = [&] {
+    return run_program(std::string(BELFRY_SOURCE_DIR) + "/scripts/check_onnx", {folder_});
+  };
+  constexpr int kNoPackage = 77, kNoPython = 127;
+  const Finished good = check();
+  if (good.status == kNoPackage || good.status == kNoPython)
+    GTEST_SKIP() << "needs the Python package onnxruntime: scripts/check_onnx --install";
+  EXPECT_EQ(good.status, 0) << good.output << good.errors;
+  write_text_file(local_file_system(), folder_ + "/test_data_set_1/output_0.pb",
+                  bench::tensor_message("y", Tensor({2, 4, 6}, DType::kF32)));
+  const Finished wrong = check();
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.output, HasSubstr("test_data_set_1: y float32[2, 4, 6] differs"));
 }
 
 }  // namespace write_onnx_test
