@@ -6,13 +6,14 @@
 using namespace belfry;
 
 int main(int argc, char** argv) {
-  std::string statistics = "tower";
+  std::string statistics = "tower", padding = "same";
   std::int64_t depth = 50, side = 224, label_offset = 0;
   double smoothing = 0;
   const auto model = [&](Tower& tower, Output image, Output label) {
-    return models::resnet(
-        tower, image, label, static_cast<int>(depth),
-        {.batch_norm = find_batch_norm_over(statistics), .label_smoothing = smoothing});
+    return models::resnet(tower, image, label, static_cast<int>(depth),
+                          {.batch_norm = find_batch_norm_over(statistics),
+                           .label_smoothing = smoothing,
+                           .padding = find_padding_style(padding)});
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
     return data::imagenet({.side = side, .label_offset = label_offset})(dirs, train);
@@ -47,5 +48,11 @@ int main(int argc, char** argv) {
                     "the latter the bits do not depend on the number of devices",
             .unit = "NAME",
             .choices = {"tower", "synchronised"}},
+           {.name = "padding",
+            .variable = &padding,
+            .text = "of windows with a stride: an odd pixel at the bottom and right, as in "
+                    "TensorFlow, or as many on all sides, as in PyTorch, whose weights need it",
+            .unit = "NAME",
+            .choices = {"same", "torch"}},
            label_smoothing_flag(smoothing)}});
 }
