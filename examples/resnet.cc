@@ -7,7 +7,7 @@
 using namespace belfry;
 
 int main(int argc, char** argv) {
-  std::string statistics = "tower";
+  std::string statistics = "tower", padding = "same";
   std::int64_t depth = 50;
   data::ImageOptions input;
   double smoothing = 0;
@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
                           static_cast<int>(depth),
                           {.batch_norm = find_batch_norm_over(statistics),
                            .label_smoothing = smoothing,
-                           .classes = static_cast<int>(input.classes)});
+                           .classes = static_cast<int>(input.classes),
+                           .padding = find_padding_style(padding)});
   };
   const auto images = [&](const RunDirs& dirs, bool train) {
     return data::images(input)(dirs, train);
@@ -35,6 +36,12 @@ int main(int argc, char** argv) {
                 "the bits do not depend on the number of devices",
         .unit = "NAME",
         .choices = {"tower", "synchronised"}},
+       {.name = "padding",
+        .variable = &padding,
+        .text = "of windows with a stride: an odd pixel at the bottom and right, as in TensorFlow, "
+                "or as many on all sides, as in PyTorch, whose weights need it",
+        .unit = "NAME",
+        .choices = {"same", "torch"}},
        label_smoothing_flag(smoothing)});
   return train(argc, argv,
                {.model = model,

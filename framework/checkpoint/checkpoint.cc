@@ -15,22 +15,13 @@
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/checkpoint_variables_impl.h"
+#include "belfry/framework/checkpoint/given_values.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
 #include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
-
-// A variable to be stored, wherever its value comes from.
-struct StoredVariable {
-  std::string name, description, device;
-  DType dtype;
-  Shape shape;
-  VariableRole role;
-  bool trainable;
-  std::function<Tensor()> value;
-};
 
 // A variable that is called an average, but has no matching weight, is state.
 VariableRole stored_role(const CheckpointVariables& all, Variable variable,
@@ -166,6 +157,14 @@ void save_checkpoint(Session& session, const std::string& path, const JsonValue&
                              "the session was run while it was being saved to ", path,
                              "; save between steps");
                    });
+}
+
+void save_variables(std::span<const StoredVariable> variables, std::uint64_t step,
+                    const JsonValue& extra, const std::string& path, FileSystem& files) {
+  std::vector<StoredVariable> weights, state;
+  for (const StoredVariable& variable : variables)
+    (variable.role == VariableRole::kWeight ? weights : state).push_back(variable);
+  write_checkpoint({.step = step, .extra = extra}, weights, state, path, files, {}, [] {});
 }
 
 CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra) {

@@ -14,6 +14,7 @@
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/checkpoint_variables_impl.h"
+#include "belfry/framework/checkpoint/given_values.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
 #include "belfry/framework/graph/weights.h"
@@ -206,6 +207,62 @@ LoadedWeights load_weights(Session& session, const std::string& path, WeightChoi
     warn_of_values(read.directory, read.contents, read.manifest);
     return loaded;
   });
+}
+
+namespace {
+
+// The weights that a checkpoint keeps, by name.
+CheckpointVariables stored_weights(const Graph& graph) {
+  CheckpointVariables weights = stored_variables(graph);
+  const VariableRoles roles(graph);
+  std::erase_if(weights, [&](const auto& weight) {
+    return roles.of(weight.second.node()) != VariableRole::kWeight;
+  });
+  return weights;
+}
+
+// Each original with itself and its copies.
+std::map<const Node*, std::vector<Variable>> with_copies(const Graph& graph) {
+  std::map<const Node*, std::vector<Variable>> all;
+  for (std::size_t id = 0; id < graph.size(); ++id)
+    if (Node& node = graph.node(id); node.is_variable())
+      all[&original_of(node)].push_back(Variable(node));
+  return all;
+}
+
+}  // namespace
+
+std::map<std::string, TensorType> weight_types(const Graph& graph) {
+  std::map<std::string, TensorType> types;
+  for (const auto& [name, variable] : stored_weights(graph))
+    types.emplace(name, type_of_whole(variable));
+  return types;
+}
+
+LoadedWeights load_weights(Session& session, const GivenWeights& given) {
+  LoadedWeights loaded;
+  const CheckpointVariables weights = stored_weights(session.graph());
+  const auto variables = with_copies(session.graph());
+  for (const auto& [name, type] : given.types)
+    if (!weights.contains(name)) loaded.left_out.push_back(name);
+  for (const auto& [name, variable] : weights) {
+    const auto found = given.types.find(name);
+    const TensorType own = type_of_whole(variable);
+    if (found == given.types.end()) {
+      loaded.initial.push_back(name);
+      continue;
+    }
+    if (found->second != own) {
+      loaded.unlike.push_back(cat(name, " (", found->second, " there, ", own, " here)"));
+      continue;
+    }
+    const std::vector<std::byte> value = given.value(name);
+    std::vector<VariableBytes> values;
+    for (const Variable& copy : variables.at(&variable.node())) values.push_back({copy, value});
+    session.restore(values, session.step());
+    loaded.taken.push_back(name);
+  }
+  return loaded;
 }
 
 void restore_weights(Session& session, const std::string& path, WeightChoice choice,

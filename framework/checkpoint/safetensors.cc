@@ -22,20 +22,6 @@ constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::array kDTypes = {DType::kF16, DType::kBF16, DType::kF32, DType::kF64,
                                 DType::kI32, DType::kI64,  DType::kU8,  DType::kBool};
 
-std::uint64_t read_length(std::span<const std::byte> bytes, const std::string& file) {
-  require<IoError>(bytes.size() >= kLengthBytes, file, ": ends at byte ", bytes.size(),
-                   ": expected the length of a safetensors header in bytes 0 to 7");
-  std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;)
-    length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  const std::uint64_t room = bytes.size() - kLengthBytes;
-  require<IoError>(length <= kMostJsonBytes, file, ": byte 0 announces a header of ", length,
-                   " bytes, more than the ", kMostJsonBytes, " that one may have");
-  require<IoError>(length <= room, file, ": truncated at byte ", bytes.size(),
-                   ": byte 0 announces a header of ", length, " bytes from byte 8");
-  return length;
-}
-
 // Offsets count from the end of the header here.
 StoredTensor read_entry(const std::string& name, const JsonValue& json) {
   const std::list<JsonValue>& offsets = json.at("data_offsets").items();
@@ -145,69 +131,99 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
   return head;
 }
 
-Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)
-    : bytes_(std::move(bytes)), file_(std::move(file)) {
-  const std::uint64_t length = read_length(bytes_, file_);
-  const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-  read_header(all.substr(kLengthBytes, length), kLengthBytes + length);
-  check_layout(kLengthBytes + length);
-  check_bools();
+std::uint64_t safetensors_header_bytes(std::span<const std::byte> begin, std::uint64_t size,
+                                       const std::string& file) {
+  require<IoError>(size >= kLengthBytes, file, ": ends at byte ", size,
+                   ": expected the length of a safetensors header in bytes 0 to 7");
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;)
+    length = length << 8 | std::to_integer<std::uint64_t>(begin[i]);
+  require<IoError>(length <= kMostJsonBytes, file, ": byte 0 announces a header of ", length,
+                   " bytes, more than the ", kMostJsonBytes, " that one may have");
+  require<IoError>(length <= size - kLengthBytes, file, ": truncated at byte ", size,
+                   ": byte 0 announces a header of ", length, " bytes from byte 8");
+  return kLengthBytes + length;
 }
 
-void Safetensors::read_header(std::string_view text, std::uint64_t values_begin) {
-  require<IoError>(text.starts_with('{'), file_, ": no safetensors file: expected '{' at byte 8");
-  JsonValue header;
+namespace {
+
+// `values_begin` is where the header ends.
+SafetensorsHeader parse_header(std::string_view text, std::uint64_t values_begin,
+                               std::uint64_t size, const std::string& file) {
+  require<IoError>(text.starts_with('{'), file, ": no safetensors file: expected '{' at byte 8");
+  JsonValue json_header;
   try {
-    header = JsonValue::parse(text);
+    json_header = JsonValue::parse(text);
   } catch (const InvalidArgument& error) {
-    throw IoError(cat(file_, ": damaged header, from byte 8: ", error.what()));
+    throw IoError(cat(file, ": damaged header, from byte 8: ", error.what()));
   }
-  for (const auto& [name, json] : header.members()) try {
+  SafetensorsHeader header;
+  for (const auto& [name, json] : json_header.members()) try {
       if (name == kMetadata) {
-        for (const auto& [key, value] : json.members()) metadata_.emplace(key, value.text());
+        for (const auto& [key, value] : json.members()) header.metadata.emplace(key, value.text());
         continue;
       }
       StoredTensor tensor = read_entry(name, json);
       tensor.begin += values_begin;
       tensor.end += values_begin;
-      require<IoError>(tensor.end <= bytes_.size(), file_, ": tensor '", shown(name), "' at byte ",
+      require<IoError>(tensor.end <= size, file, ": tensor '", shown(name), "' at byte ",
                        tensor.begin, ": truncated: expected its values up to byte ", tensor.end,
-                       ", but the file ends at byte ", bytes_.size());
-      tensors_.emplace(name, std::move(tensor));
+                       ", but the file ends at byte ", size);
+      header.tensors.emplace(name, std::move(tensor));
     } catch (const InvalidArgument& error) {
-      throw IoError(cat(file_, ": '", shown(name), "' in the header, bytes 8 to ", values_begin - 1,
+      throw IoError(cat(file, ": '", shown(name), "' in the header, bytes 8 to ", values_begin - 1,
                         ": ", error.what()));
     }
+  return header;
 }
 
-void Safetensors::check_layout(std::uint64_t values_begin) const {
+void check_layout(const SafetensorsHeader& header, std::uint64_t values_begin, std::uint64_t size,
+                  const std::string& file) {
   std::vector<const StoredTensor*> in_order;
-  in_order.reserve(tensors_.size());
-  for (const auto& [name, tensor] : tensors_) in_order.push_back(&tensor);
+  in_order.reserve(header.tensors.size());
+  for (const auto& [name, tensor] : header.tensors) in_order.push_back(&tensor);
   std::ranges::sort(in_order, [](const StoredTensor* a, const StoredTensor* b) {
     return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
   });
   std::uint64_t end = values_begin;
   for (const StoredTensor* tensor : in_order) {
-    require<IoError>(tensor->begin == end, file_, ": tensor '", shown(tensor->name),
+    require<IoError>(tensor->begin == end, file, ": tensor '", shown(tensor->name),
                      "' begins at byte ", tensor->begin, ": expected byte ", end,
                      ", where what precedes it ends");
     end = tensor->end;
   }
-  require<IoError>(end == bytes_.size(), file_, ": ", bytes_.size() - end, " bytes from byte ", end,
+  require<IoError>(end == size, file, ": ", size - end, " bytes from byte ", end,
                    " belong to no tensor");
 }
 
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(std::span<const std::byte> begin, std::uint64_t size,
+                                          const std::string& file) {
+  const std::uint64_t values_begin = safetensors_header_bytes(begin, size, file);
+  const std::string_view all(reinterpret_cast<const char*>(begin.data()), begin.size());
+  SafetensorsHeader header =
+      parse_header(all.substr(kLengthBytes, values_begin - kLengthBytes), values_begin, size, file);
+  check_layout(header, values_begin, size, file);
+  return header;
+}
+
 // A C++ bool holds only 0 or 1.
-void Safetensors::check_bools() const {
-  for (const auto& [name, tensor] : tensors_) {
-    if (tensor.dtype != DType::kBool) continue;
-    const std::span<const std::byte> all = values(tensor);
-    const auto wrong = std::ranges::find_if(all, [](std::byte b) { return b > std::byte{1}; });
-    require<IoError>(wrong == all.end(), file_, ": tensor '", shown(name), "': byte ",
-                     tensor.begin + static_cast<std::uint64_t>(wrong - all.begin()),
-                     " is neither false (0) nor true (1)");
-  }
+void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> values,
+                         const std::string& file) {
+  if (tensor.dtype != DType::kBool) return;
+  const auto wrong = std::ranges::find_if(values, [](std::byte b) { return b > std::byte{1}; });
+  require<IoError>(wrong == values.end(), file, ": tensor '", shown(tensor.name), "': byte ",
+                   tensor.begin + static_cast<std::uint64_t>(wrong - values.begin()),
+                   " is neither false (0) nor true (1)");
+}
+
+Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)
+    : bytes_(std::move(bytes)),
+      file_(std::move(file)),
+      header_(read_safetensors_header(bytes_, bytes_.size(), file_)) {
+  for (const auto& [name, tensor] : header_.tensors)
+    check_stored_values(tensor, values(tensor), file_);
 }
 
 }  // namespace belfry

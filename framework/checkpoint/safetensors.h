@@ -45,6 +45,24 @@ struct StoredTensor {
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 
+// What the header of a file says: its tensors and its metadata.
+struct SafetensorsHeader {
+  std::map<std::string, StoredTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// How many bytes of a file of `size` bytes come before its values. `begin` has at least its first
+// 8. Throws IoError as Safetensors does.
+std::uint64_t safetensors_header_bytes(std::span<const std::byte> begin, std::uint64_t size,
+                                       const std::string& file);
+// Reads and checks the header of a file of `size` bytes; `begin` has all bytes before its values.
+// Throws IoError as Safetensors does.
+SafetensorsHeader read_safetensors_header(std::span<const std::byte> begin, std::uint64_t size,
+                                          const std::string& file);
+// Throws IoError naming the byte unless the values of a kBool are all 0 or 1. Other types pass.
+void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> values,
+                         const std::string& file);
+
 // A file in memory that has been checked.
 class Safetensors {
  public:
@@ -54,22 +72,17 @@ class Safetensors {
 
   const std::string& file() const { return file_; }
   std::span<const std::byte> bytes() const { return bytes_; }
-  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, StoredTensor>& tensors() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   // The values of one of tensors().
   std::span<const std::byte> values(const StoredTensor& tensor) const {
     return std::span(bytes_).subspan(tensor.begin, tensor.bytes());
   }
 
  private:
-  void read_header(std::string_view text, std::uint64_t values_begin);
-  void check_layout(std::uint64_t values_begin) const;
-  void check_bools() const;
-
   std::vector<std::byte> bytes_;
   std::string file_;
-  std::map<std::string, StoredTensor> tensors_;
-  std::map<std::string, std::string> metadata_;
+  SafetensorsHeader header_;
 };
 
 }  // namespace belfry

@@ -23,6 +23,8 @@ endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(examples_dir ${CMAKE_SOURCE_DIR}/examples)
 install(DIRECTORY ${examples_dir} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry)
+# To read, and to begin a file of one's own with.
+install(FILES ${name_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/names)
 # The checks of ops, as sources: programs compile them with the GoogleTest that they have.
 list(TRANSFORM op_test_names REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tests/support/\\1.cc"
      OUTPUT_VARIABLE op_test_sources)

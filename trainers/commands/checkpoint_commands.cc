@@ -191,6 +191,19 @@ int run_diff(const DiffFlags& flags) {
 enum class ExportFormat : std::uint8_t { kSafetensors, kPlan, kOnnx };
 constexpr std::string_view kExportFormats[] = {"safetensors", "plan", "onnx"};
 
+// Rules of names say themselves in which order axes are.
+void check_names(const FlagParser& parser, const std::string& names, bool partial) {
+  require<FlagError>(names.empty() || !parser.given("--layout"), "--names=", names,
+                     " says how axes are arranged, too; leave --layout out");
+  require<FlagError>(!names.empty() || !partial, "--partial has no use without --names");
+}
+
+// The rules of --names; none if it is not given.
+std::optional<NameRules> rules_of(const std::string& names) {
+  if (names.empty()) return {};
+  return as_flag(cat("--names=", names), [&] { return find_name_rules(names); });
+}
+
 struct ExportFlags {
   std::string help, path, out;
   ExportFormat format = ExportFormat::kSafetensors;
@@ -198,6 +211,8 @@ struct ExportFlags {
   WeightChoice weights = WeightChoice::kValidated;
   std::optional<CheckpointChoice> checkpoint;
   bool state = false, overwrite = false;
+  std::string names;
+  bool partial = false;
 };
 
 ExportFlags parse_export(Arguments arguments, const std::string& program) {
@@ -216,6 +231,7 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
              "of safetensors: belfry, or torch: kernels of convolutions as [out, in, height, "
              "width], weights of "
              "dense layers as [out, in] (those called .../W) [belfry]");
+  add_name_flags(parser, "OUT", flags.names, flags.partial);
   add_weight_flags(parser, "", flags.weights, flags.checkpoint);
   parser.add("--state", flags.state,
              "all tensors as they are: raw weights, their averages, slots and counters [false]");
@@ -226,7 +242,8 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
       parser.flag("--weights").written,
       " chooses one value of each weight, and --state writes all as they are; leave "
       "one of them out");
-  for (const char* const flag : {"--layout", "--state"})
+  check_names(parser, flags.names, flags.partial);
+  for (const char* const flag : {"--layout", "--state", "--names"})
     require<FlagError>(flags.format == ExportFormat::kSafetensors || !parser.given(flag),
                        parser.flag(flag).written, " is for safetensors; a file of the format ",
                        kExportFormats[static_cast<std::size_t>(flags.format)],
@@ -240,24 +257,39 @@ std::string names_text(const char* what, const std::vector<std::string>& names) 
   return text;
 }
 
+// Why tensors are left out, a line each.
+std::string reasons_text(const std::vector<std::string>& reasons) {
+  std::string text = reasons.empty() ? "" : "left out:\n";
+  for (const std::string& reason : reasons) text += cat("  ", reason, "\n");
+  return text;
+}
+
 // A file to write, and what to say of it.
 struct Exported {
   std::string file;  // "": it is written already
   std::uint64_t bytes = 0;
   std::string text;
   ChosenWeights chosen;
-  std::vector<std::string> permuted = {};
+  std::vector<std::string> permuted = {}, left_out = {};
 };
 
-Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlags& flags) {
+Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlags& flags,
+                            const std::optional<NameRules>& names) {
   const ExportOptions options{.layout = flags.layout.value_or(WeightLayout::kBelfry),
                               .weights = flags.weights,
-                              .state = flags.state};
+                              .state = flags.state,
+                              .names = names ? &*names : nullptr,
+                              .partial = flags.partial};
   ExportedWeights exported = export_weights(checkpoint, options);
   const std::size_t bytes = exported.file.size();
-  return {std::move(exported.file), bytes,
-          cat("with ", exported.tensors, " tensors in the layout ", name_of(options.layout)),
-          std::move(exported.chosen), std::move(exported.permuted)};
+  return {std::move(exported.file),
+          bytes,
+          cat("with ", exported.tensors, " tensors ",
+              names ? cat("by the names of ", names->name)
+                    : cat("in the layout ", name_of(options.layout))),
+          std::move(exported.chosen),
+          std::move(exported.permuted),
+          std::move(exported.left_out)};
 }
 
 // "image f32[?,28,28,1] -> logits f32[?,10]".
@@ -286,6 +318,7 @@ Exported export_onnx(const StoredCheckpoint& checkpoint, const ExportFlags& flag
 }
 
 int run_export(const ExportFlags& flags) {
+  const std::optional<NameRules> names = rules_of(flags.names);
   FileSystem& files = local_file_system();
   require<IoError>(flags.overwrite || files.target_kind(flags.out) != FileKind::kFile, flags.out,
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
@@ -299,19 +332,19 @@ int run_export(const ExportFlags& flags) {
   const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
                             : flags.format == ExportFormat::kPlan
                                 ? export_plan(checkpoint, flags)
-                                : export_safetensors(checkpoint, flags);
+                                : export_safetensors(checkpoint, flags, names);
   if (!is_onnx) file->write(exported.file);
   outputs.finish();
-  print(
-      cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes, " bytes, to ",
-          flags.out, " ", exported.text, "\nof the checkpoint ", checkpoint.head.directory,
-          ", the ", exported.chosen.what(), "\n", names_text("permuted:", exported.permuted)),
-      outputs.on_stdout() ? stderr : stdout);
+  print(cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes,
+            " bytes, to ", flags.out, " ", exported.text, "\nof the checkpoint ",
+            checkpoint.head.directory, ", the ", exported.chosen.what(), "\n",
+            names_text("permuted:", exported.permuted), reasons_text(exported.left_out)),
+        outputs.on_stdout() ? stderr : stdout);
   return 0;
 }
 
 struct ImportFlags {
-  std::string help, in, like, out;
+  std::string help, in, like, out, names;
   std::optional<CheckpointChoice> checkpoint;
   ImportOptions options;
 };
@@ -319,24 +352,53 @@ struct ImportFlags {
 ImportFlags parse_import(Arguments arguments, const std::string& program) {
   ImportFlags flags;
   FlagParser parser(
-      "Makes a checkpoint: that of --like with the values of a safetensors file. What the file "
-      "lacks of the state, and the step, stay those of --like.",
+      "Makes a checkpoint of a safetensors file: that of --like with its values. What the file "
+      "lacks of the state, and the step, stay those of --like. With --names there need be no "
+      "--like: the checkpoint has the weights alone.",
       program);
-  parser.add_argument("IN", flags.in, "the safetensors file", kNeeded);
+  parser.add_argument("IN", flags.in,
+                      "the safetensors file, the index of several, or a folder with a model",
+                      kNeeded);
   parser.add_argument("OUT", flags.out, "the checkpoint to make", kNeeded);
   parser.add("--like", flags.like, "PATH", kPathText);
   add_checkpoint_flag(parser, "", flags.checkpoint);
   add_layout(parser, flags.options.layout,
              "of the file: belfry or torch [what the file says, else belfry]");
+  add_name_flags(parser, "IN", flags.names, flags.options.partial);
   parser.add("--overwrite", flags.options.overwrite,
              "replace the checkpoint that is there [false]");
   flags.help = parser.parse(arguments);
-  require<FlagError>(!flags.help.empty() || !flags.like.empty(),
-                     "--like=PATH is needed: a checkpoint with the variables of the new one");
+  check_names(parser, flags.names, flags.options.partial);
+  require<FlagError>(!flags.help.empty() || !flags.like.empty() || !flags.names.empty(),
+                     "--like=PATH is needed: a checkpoint with the variables of the new one; or "
+                     "--names=NAME, for weights of another program");
+  require<FlagError>(!flags.checkpoint || !flags.like.empty(), parser.flag("--checkpoint").written,
+                     " is about --like=PATH; name that, too");
   return flags;
 }
 
+std::string needs_text(const NameRules& rules) {
+  std::vector<std::string> needs;
+  for (const auto& [option, value] : rules.needs) needs.push_back(cat("--", option, "=", value));
+  return needs.empty() ? "" : cat("a program that loads it needs ", join(needs, " "), "\n");
+}
+
+int import_by_names(const ImportFlags& flags, const NameRules& rules) {
+  std::optional<StoredCheckpoint> like;
+  if (!flags.like.empty()) like = read_checkpoint(checkpoint_at(flags.like, flags.checkpoint));
+  const ImportedWeights imported =
+      import_named_weights(flags.in, rules, like ? &*like : nullptr, flags.out, flags.options);
+  print(cat("saved ", flags.out, " with ", imported.made, " weights, of ", imported.tensors,
+            " tensors of ", flags.in, " by the names of ", rules.name, "\n",
+            reasons_text(imported.left_out),
+            names_text("missing, so these stay as they were:", imported.missing),
+            needs_text(rules)));
+  return 0;
+}
+
 int run_import(const ImportFlags& flags) {
+  if (const std::optional<NameRules> names = rules_of(flags.names))
+    return import_by_names(flags, *names);
   const StoredCheckpoint like = read_checkpoint(checkpoint_at(flags.like, flags.checkpoint));
   const ImportedWeights imported = import_weights(flags.in, like, flags.out, flags.options);
   print(cat("saved ", flags.out, " with ", imported.tensors, " tensors of ", flags.in,

@@ -12,14 +12,12 @@
 // <layer>/W/... and have the same shape. Everything else stays as it is: biases, batch norm, tables
 // of embeddings, and variables that a program makes, unless they are called W.
 #pragma once
-#include <cstddef>
-#include <span>
+#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "belfry/framework/base/shape.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
+#include "belfry/trainers/util/axis_order.h"
 
 namespace belfry {
 
@@ -28,16 +26,7 @@ std::string_view name_of(WeightLayout layout);
 // Throws InvalidArgument, with the known names.
 WeightLayout find_weight_layout(std::string_view name);
 
-// Axis i of the result is axis order[i] of the input. None: all stay where they are.
-using AxisOrder = std::vector<std::size_t>;
-
 // The order from Belfry's layout to `layout`, for the variable `name` of the manifest.
 AxisOrder axis_order(const Manifest& manifest, const std::string& name, WeightLayout layout);
-AxisOrder inverse(const AxisOrder& order);
-
-Shape permuted(const Shape& shape, const AxisOrder& order);
-// Permutes dense, row-major elements of `element_size` bytes each.
-std::vector<std::byte> permuted(std::span<const std::byte> values, const Shape& shape,
-                                std::size_t element_size, const AxisOrder& order);
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 #include "belfry/trainers/commands/weights_file.h"
 
-#include <cstring>
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include "belfry/framework/base/error.h"
@@ -8,17 +9,15 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
-#include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/graph/graph.h"
-#include "belfry/framework/graph/weights.h"
-#include "belfry/framework/kernels/half.h"
+#include "belfry/framework/checkpoint/given_values.h"
+#include "belfry/framework/checkpoint/tensor_files.h"
+#include "belfry/trainers/names/named_weights.h"
+#include "belfry/trainers/util/converted_values.h"
 
 namespace belfry {
 namespace {
 
 constexpr char kLayout[] = "layout";  // in the metadata of a file
-
-std::size_t element_size(const Manifest::Entry& entry) { return size_of(entry.dtype); }
 
 // Which tensor each one of the file comes from: the weights, or all tensors as they are.
 ChosenWeights exported_tensors(const CheckpointHead& head, const ExportOptions& options) {
@@ -28,31 +27,84 @@ ChosenWeights exported_tensors(const CheckpointHead& head, const ExportOptions& 
   return all;
 }
 
+// A tensor of the file, whose values are made when they are written.
+struct ExportedTensor {
+  TensorType type;
+  std::function<std::vector<std::byte>()> values;
+};
+using ExportedTensors = std::map<std::string, ExportedTensor>;
+
+// In the layout, under our names.
+ExportedTensors in_layout(const StoredCheckpoint& checkpoint, WeightLayout layout,
+                          ExportedWeights& result) {
+  const Manifest& manifest = checkpoint.head.manifest;
+  ExportedTensors tensors;
+  for (const auto& [name, from] : result.chosen.tensors) {
+    const Manifest::Entry& entry = manifest.tensors.at(name);
+    const AxisOrder order = axis_order(manifest, name, layout);
+    if (!order.empty()) result.permuted.push_back(name);
+    tensors[name] = {
+        {permuted(entry.shape, order), entry.dtype}, [&checkpoint, &entry, from, order] {
+          return permuted(checkpoint.values(from), entry.shape, size_of(entry.dtype), order);
+        }};
+  }
+  return tensors;
+}
+
+// The chosen weights of a checkpoint, to be renamed.
+TensorSource weights_in(const StoredCheckpoint& checkpoint, const ChosenWeights& chosen) {
+  TensorSource source{.read =
+                          [&](const std::string& name) {
+                            const auto values = checkpoint.values(chosen.tensors.at(name));
+                            return std::vector<std::byte>(values.begin(), values.end());
+                          },
+                      .place =
+                          [&](const std::string& name) {
+                            return cat(checkpoint.head.directory, ": weight '", shown(name), "'");
+                          }};
+  for (const auto& [name, from] : chosen.tensors) {
+    const Manifest::Entry& entry = checkpoint.head.manifest.tensors.at(from);
+    source.types[name] = {entry.shape, entry.dtype};
+  }
+  return source;
+}
+
+std::string bytes_of_file(const ExportedTensors& all,
+                          const std::map<std::string, std::string>& metadata) {
+  std::vector<StoredTensor> tensors;
+  for (const auto& [name, tensor] : all)
+    tensors.push_back({.name = name, .dtype = tensor.type.dtype, .shape = tensor.type.shape});
+  std::string file = lay_out_safetensors(tensors, metadata);
+  for (const StoredTensor& tensor : tensors) {
+    const std::vector<std::byte> values = all.at(tensor.name).values();
+    file.append(reinterpret_cast<const char*>(values.data()), values.size());
+  }
+  return file;
+}
+
 }  // namespace
 
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportOptions& options) {
   const Manifest& manifest = checkpoint.head.manifest;
   ExportedWeights result{.chosen = exported_tensors(checkpoint.head, options)};
-  std::vector<StoredTensor> tensors;
-  for (const auto& [name, from] : result.chosen.tensors) {
-    const Manifest::Entry& entry = manifest.tensors.at(name);
-    const AxisOrder order = axis_order(manifest, name, options.layout);
-    if (!order.empty()) result.permuted.push_back(name);
-    tensors.push_back({.name = name, .dtype = entry.dtype, .shape = permuted(entry.shape, order)});
-  }
-  result.tensors = tensors.size();
   std::map<std::string, std::string> metadata = kFileMetadata;
-  metadata[kLayout] = name_of(options.layout);
   metadata["step"] = cat(manifest.shown_step());
   metadata["weights"] = name_of(result.chosen.values);
-  result.file = lay_out_safetensors(tensors, metadata);
-  for (const StoredTensor& tensor : tensors) {
-    const Manifest::Entry& entry = manifest.tensors.at(tensor.name);
-    const std::vector<std::byte> values =
-        permuted(checkpoint.values(result.chosen.tensors.at(tensor.name)), entry.shape,
-                 element_size(entry), axis_order(manifest, tensor.name, options.layout));
-    result.file.append(reinterpret_cast<const char*>(values.data()), values.size());
+  std::optional<RenamedTensors> renamed;
+  ExportedTensors tensors;
+  if (options.names) {
+    metadata["format"] = "pt";  // transformers opens no file that says something else
+    renamed.emplace(weights_in(checkpoint, result.chosen), *options.names,
+                    RenamingOptions{.way = RenamingWay::kToTheirs, .partial = options.partial});
+    for (const auto& [name, target] : renamed->tensors())
+      tensors[name] = {target.type, [&renamed, name] { return renamed->value(name); }};
+    result.left_out = renamed->left_out();
+  } else {
+    metadata[kLayout] = name_of(options.layout);
+    tensors = in_layout(checkpoint, options.layout, result);
   }
+  result.tensors = tensors.size();
+  result.file = bytes_of_file(tensors, metadata);
   return result;
 }
 
@@ -64,34 +116,16 @@ std::vector<std::string> names_of(const Manifest& manifest) {
   return names;
 }
 
-// Reads no more than a file of these variables may have.
-Safetensors read_weights(const std::string& path, const Manifest& like, FileSystem& files) {
-  std::uint64_t most = 2 * kMostJsonBytes;
-  for (const auto& [name, file] : like.files) most += file.bytes;
-  return Safetensors(files.read(path, most), path);
-}
-
-WeightLayout layout_of(const Safetensors& file, const ImportOptions& options) {
+WeightLayout layout_of(const TensorFiles& file, const ImportOptions& options) {
   if (options.layout) return *options.layout;
   const auto named = file.metadata().find(kLayout);
   if (named == file.metadata().end()) return WeightLayout::kBelfry;
   try {
     return find_weight_layout(named->second);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(about_option("layout", file.file(), ": its metadata: ", error.what(),
+    throw InvalidArgument(about_option("layout", file.path(), ": its metadata: ", error.what(),
                                        "; name one (", the_option("layout"), ")"));
   }
-}
-
-std::string place_of(const Safetensors& file, const StoredTensor& tensor) {
-  return cat(file.file(), ": tensor '", shown(tensor.name), "' at byte ", tensor.begin);
-}
-
-// Whether each value of a type is one of another type, too.
-bool widens(DType from, DType to) {
-  if (from == to) return true;
-  return is_half(from) ? to == DType::kF32 || to == DType::kF64
-                       : from == DType::kF32 && to == DType::kF64;
 }
 
 // What to do about a tensor of the wrong type.
@@ -113,87 +147,72 @@ std::string layout_hint(const Manifest& like, const StoredTensor& tensor, Weight
              : "";
 }
 
-// The values in a type that has them all.
-std::vector<std::byte> widened_values(std::span<const std::byte> values, DType from, DType to) {
-  if (from == to) return {values.begin(), values.end()};
-  const std::size_t count = values.size() / size_of(from);
-  std::vector<float> wide(count);
-  if (is_half(from)) {
-    std::vector<std::uint16_t> narrow(count);
-    std::memcpy(narrow.data(), values.data(), values.size());
-    kernels::half_conversion(from).widen(narrow.data(), wide.data(),
-                                         static_cast<std::int64_t>(count));
-  } else {
-    std::memcpy(wide.data(), values.data(), values.size());
-  }
-  const auto bytes_of = [](const auto& numbers) {
-    const auto bytes = std::as_bytes(std::span(numbers));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
-  };
-  if (to == DType::kF32) return bytes_of(wide);
-  return bytes_of(std::vector<double>(wide.begin(), wide.end()));
-}
-
 // Throws unless the tensor may be imported.
-void check_tensor(const Safetensors& file, const StoredTensor& tensor, const CheckpointHead& like,
+void check_tensor(const TensorFiles& file, const StoredTensor& tensor, const CheckpointHead& like,
                   WeightLayout layout) {
   const auto& [name, dtype, shape, begin, end] = tensor;
   const auto found = like.manifest.tensors.find(name);
-  require(found != like.manifest.tensors.end(), place_of(file, tensor), ": the checkpoint ",
+  require(found != like.manifest.tensors.end(), file.place_of(name), ": the checkpoint ",
           like.directory, " has no variable of this name",
           did_you_mean(name, names_of(like.manifest)));
   const Shape wanted = permuted(found->second.shape, axis_order(like.manifest, name, layout));
   const bool fits = widens(dtype, found->second.dtype);
-  require(fits && shape == wanted, place_of(file, tensor), ": is ", TensorType{shape, dtype},
+  require(fits && shape == wanted, file.place_of(name), ": is ", TensorType{shape, dtype},
           ", but the checkpoint ", like.directory, ", in the layout ", name_of(layout), ", has ",
           TensorType{wanted, found->second.dtype},
           fits ? layout_hint(like.manifest, tensor, layout) : type_hint(found->second.dtype));
 }
 
-void check_whole(const Safetensors& file, const CheckpointHead& like) {
+void check_whole(const TensorFiles& file, const CheckpointHead& like) {
   std::vector<std::string> there;
   for (const auto& [name, tensor] : file.tensors()) there.push_back(name);
   for (const auto& [name, entry] : like.manifest.tensors)
-    require(entry.role != VariableRole::kWeight || file.tensors().contains(name), file.file(),
+    require(entry.role != VariableRole::kWeight || file.tensors().contains(name), file.path(),
             ": has no tensor '", shown(name), "', which the checkpoint ", like.directory, " has",
             did_you_mean(name, there));
 }
 
-// The variables of a checkpoint in a separate graph, saved with new values.
-class Copy {
- public:
-  explicit Copy(const StoredCheckpoint& like) : like_(like) {
-    for (const auto& [name, entry] : like.head.manifest.tensors) add(name, entry);
-  }
+// New values of variables, made when they are saved.
+using NewValues = std::map<std::string, std::function<std::vector<std::byte>()>>;
 
-  void save(const std::map<std::string, std::vector<std::byte>>& values, const std::string& path,
-            FileSystem& files) const {
-    std::vector<VariableBytes> all;
-    for (const auto& [name, variable] : variables_) {
-      const auto found = values.find(name);
-      all.push_back({variable, found == values.end() ? like_.values(name) : found->second});
+StoredVariable stored_variable(const std::string& name, const TensorType& type,
+                               const std::function<std::vector<std::byte>()>& values) {
+  return {.name = name,
+          .description = cat("'", shown(name), "'"),
+          .dtype = type.dtype,
+          .shape = type.shape,
+          .value = [type, values] {
+            const std::vector<std::byte> bytes = values();
+            Tensor tensor(type.shape, type.dtype);
+            std::ranges::copy(bytes, tensor.mutable_raw());
+            return tensor;
+          }};
+}
+
+// The variables of a checkpoint with new values. Averages begin at new values of their weights, and
+// what else has none stays as it is; notes both in `result`.
+std::vector<StoredVariable> variables_like(const StoredCheckpoint& like, const NewValues& values,
+                                           ImportedWeights& result) {
+  std::vector<StoredVariable> all;
+  for (const auto& [name, entry] : like.head.manifest.tensors) {
+    auto found = values.find(name);
+    if (found == values.end() && entry.role == VariableRole::kAverage) {
+      found = values.find(entry.average_of);
+      if (found != values.end()) result.begun.push_back(name);
     }
-    Session session(graph_, {.threads = 1});
-    session.restore(all, like_.head.manifest.step);
-    save_checkpoint(session, path, like_.head.manifest.extra, files);
+    if (found == values.end()) result.kept.push_back(name);
+    const auto old = [&like, name] {
+      const auto bytes = like.values(name);
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    all.push_back(stored_variable(name, {entry.shape, entry.dtype},
+                                  found == values.end() ? old : found->second));
+    all.back().device = entry.device;
+    all.back().role = entry.role;
+    all.back().trainable = entry.trainable;
   }
-
- private:
-  void add(const std::string& name, const Manifest::Entry& entry) {
-    VariableOptions options{.dtype = entry.dtype,
-                            .initializer = init::zeros(),
-                            .trainable = entry.trainable,
-                            .collections = {std::string(kGlobalVariables)}};
-    if (entry.role != VariableRole::kWeight)
-      options.collections.emplace_back(entry.role == VariableRole::kAverage ? kAverageVariables
-                                                                            : kStateVariables);
-    variables_.emplace(name, graph_.create_variable({name, entry.shape, std::move(options)}, At()));
-  }
-
-  const StoredCheckpoint& like_;
-  Graph graph_;
-  std::map<std::string, Variable> variables_;
-};
+  return all;
+}
 
 // Lets `save` write a new checkpoint next to the old one, and removes the old one only after that.
 template <class Save>
@@ -220,35 +239,75 @@ bool replaces(const std::string& path, const ImportOptions& options, FileSystem&
 
 }  // namespace
 
+namespace {
+
+void save_at_path(const std::vector<StoredVariable>& variables, const Manifest& head,
+                  bool is_replaced, const std::string& path, FileSystem& files) {
+  const auto save_at = [&](const std::string& place) {
+    save_variables(variables, head.step, head.extra, place, files);
+  };
+  if (is_replaced)
+    replace(path, files, save_at);
+  else
+    save_at(path);
+}
+
+}  // namespace
+
 ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
                                const std::string& path, const ImportOptions& options,
                                FileSystem& files) {
   const bool is_replaced = replaces(path, options, files);
   const Manifest& manifest = like.head.manifest;
-  const Safetensors file = read_weights(weights, manifest, files);
+  const TensorFiles file(weights, files);
   ImportedWeights result{.tensors = file.tensors().size(), .layout = layout_of(file, options)};
-  std::map<std::string, std::vector<std::byte>> values;
-  for (const auto& [name, tensor] : file.tensors()) {
+  NewValues values;
+  for (const auto& [name, stored] : file.tensors()) {
+    const StoredTensor& tensor = stored;
     check_tensor(file, tensor, like.head, result.layout);
     const AxisOrder order = inverse(axis_order(manifest, name, result.layout));
     if (!order.empty()) result.permuted.push_back(name);
     const DType dtype = manifest.tensors.at(name).dtype;
     if (dtype != tensor.dtype) ++result.widened;
-    const std::vector<std::byte> wide = widened_values(file.values(tensor), tensor.dtype, dtype);
-    values[name] = permuted(wide, tensor.shape, size_of(dtype), order);
+    values[name] = [&file, &tensor, dtype, order] {
+      return permuted(converted(file.read(tensor.name), tensor.dtype, dtype), tensor.shape,
+                      size_of(dtype), order);
+    };
   }
   check_whole(file, like.head);
-  for (const auto& [name, entry] : manifest.tensors)
-    if (entry.role == VariableRole::kAverage && !values.contains(name)) {
-      values[name] = values.at(entry.average_of);
-      result.begun.push_back(name);
-    }
-  for (const auto& [name, entry] : manifest.tensors)
-    if (!values.contains(name)) result.kept.push_back(name);
-  if (is_replaced)
-    replace(path, files, [&](const std::string& place) { Copy(like).save(values, place, files); });
-  else
-    Copy(like).save(values, path, files);
+  const std::vector<StoredVariable> variables = variables_like(like, values, result);
+  save_at_path(variables, manifest, is_replaced, path, files);
+  return result;
+}
+
+ImportedWeights import_named_weights(const std::string& weights, const NameRules& rules,
+                                     const StoredCheckpoint* like, const std::string& path,
+                                     const ImportOptions& options, FileSystem& files) {
+  const bool is_replaced = replaces(path, options, files);
+  const TensorFiles file(weights, files);
+  std::map<std::string, TensorType> model;
+  if (like)
+    for (const auto& [name, entry] : like->head.manifest.tensors)
+      if (entry.role == VariableRole::kWeight) model[name] = {entry.shape, entry.dtype};
+  const RenamedTensors renamed(source_in(file), rules,
+                               {.model = like ? &model : nullptr, .partial = options.partial});
+  ImportedWeights result{.tensors = file.tensors().size(),
+                         .made = renamed.tensors().size(),
+                         .left_out = renamed.left_out(),
+                         .missing = renamed.missing()};
+  NewValues values;
+  std::vector<StoredVariable> variables;
+  for (const auto& [name, target] : renamed.tensors()) {
+    values[name] = [&renamed, name] { return renamed.value(name); };
+    variables.push_back(stored_variable(name, target.type, values[name]));
+    variables.back().trainable = target.trained;
+  }
+  if (like) variables = variables_like(*like, values, result);
+  require(!values.empty(), file.path(), ": no tensor of it becomes a weight by ", rules.name);
+  Manifest head;
+  if (like) head = like->head.manifest;
+  note_needs(rules, head.extra);
+  save_at_path(variables, head, is_replaced, path, files);
   return result;
 }
 

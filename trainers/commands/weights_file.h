@@ -10,6 +10,7 @@
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/commands/weight_layout.h"
+#include "belfry/trainers/names/name_rules.h"
 
 namespace belfry {
 
@@ -18,6 +19,10 @@ struct ExportOptions {
   WeightChoice weights = WeightChoice::kValidated;
   // Export all tensors as they are, slots, counters and averages of weights, too: kRaw.
   bool state = false;
+  // Under the names of another program, instead of a layout. `partial`: leave out weights that no
+  // rule takes.
+  const NameRules* names = nullptr;
+  bool partial = false;
 };
 
 struct ExportedWeights {
@@ -25,11 +30,13 @@ struct ExportedWeights {
   std::size_t tensors = 0;
   ChosenWeights chosen;
   std::vector<std::string> permuted;  // names of tensors whose axes were permuted
+  std::vector<std::string> left_out;  // for `partial`: which weights, and why
 };
 
 // Exports all weights, which are what a model needs to predict: frozen ones and the moments that
 // batch norm keeps are among them. The file's metadata have the format ("belfry"), the layout, the
-// step, and which weights these are ("raw" or "average"). Throws as choose_weights() does.
+// step, and which weights these are ("raw" or "average"); with names the format is "pt", as
+// transformers wants it, and there is no layout. Throws as choose_weights() and RenamedTensors do.
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint,
                                const ExportOptions& options = {});
 
@@ -37,6 +44,7 @@ struct ImportOptions {
   // Without one, the layout that the file's metadata name, else Belfry's.
   std::optional<WeightLayout> layout = {};
   bool overwrite = false;  // replace the checkpoint at the path
+  bool partial = false;    // with names: RenamingOptions
 };
 
 struct ImportedWeights {
@@ -46,17 +54,29 @@ struct ImportedWeights {
   std::vector<std::string> permuted;  // as in ExportedWeights
   std::vector<std::string> begun;     // averages that the file lacks: they begin at their weights
   WeightLayout layout = WeightLayout::kBelfry;
+  // With names:
+  std::size_t made = 0;               // weights
+  std::vector<std::string> left_out;  // tensors that no rule takes, and why
+  std::vector<std::string> missing;   // weights of `like` that keep their values
 };
 
-// Saves a checkpoint at `path`: `like` with the values of the safetensors file `weights`. It takes
-// state that the file lacks, step and position from `like`. Moving averages that the file lacks
-// begin at their weights, so that the new checkpoint predicts by these. f16 and bf16 become f32 or
-// f64, and f32 becomes f64, which changes no value. Throws InvalidArgument or IoError, naming the
-// file, the tensor and both types. It does so if `like` lacks a tensor of the file, the file lacks
-// a weight, or a type differs otherwise. It also throws if something is at `path` that may not be
-// overwritten. Then nothing has changed.
+// Saves a checkpoint at `path`: `like` with the values of the safetensors file `weights`, or of
+// shards by their index. It takes state that the file lacks, step and position from `like`. Moving
+// averages that the file lacks begin at their weights, so that the new checkpoint predicts by
+// these. f16 and bf16 become f32 or f64, and f32 becomes f64, which changes no value. Throws
+// InvalidArgument or IoError, naming the file, the tensor and both types. It does so if `like`
+// lacks a tensor of the file, the file lacks a weight, or a type differs otherwise. It also throws
+// if something is at `path` that may not be overwritten. Then nothing has changed.
 ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
                                const std::string& path, const ImportOptions& options = {},
                                FileSystem& files = local_file_system());
+
+// The same for files of another program, by rules of names (TensorFiles, RenamedTensors). Without
+// `like` the checkpoint has the weights alone, of step 0. It records what a program that loads it
+// must be told (note_needs()).
+ImportedWeights import_named_weights(const std::string& weights, const NameRules& rules,
+                                     const StoredCheckpoint* like, const std::string& path,
+                                     const ImportOptions& options = {},
+                                     FileSystem& files = local_file_system());
 
 }  // namespace belfry

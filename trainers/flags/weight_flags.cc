@@ -3,6 +3,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/flags/option_flags.h"
 #include "belfry/trainers/flags/weight_rows.h"
+#include "belfry/trainers/names/name_rules.h"
 
 namespace belfry {
 
@@ -31,6 +32,34 @@ Options<WeightFlags> weight_options(const std::string& prefix) {
     return flags.checkpoint ? JsonValue(flags.checkpoint->str()) : JsonValue();
   };
   return {weights, checkpoint};
+}
+
+Options<NameFlags> name_options(const std::string& what) {
+  Option<NameFlags> names{
+      {.name = "names",
+       .unit = cat(join(known_name_rules(), "|"), "|FILE"),
+       .text = cat("whose names the weights of ", what,
+                   " have: those of another program, by rules that Belfry has or a file of them"),
+       .otherwise = "none",
+       .scope = Scope::kThisCall}};
+  names.read = [](NameFlags& flags, const WrittenFlag& flag) { flags.names = flag.value; };
+  names.value = [](const NameFlags& flags) { return JsonValue(flags.names); };
+  Option<NameFlags> partial{
+      {.name = "partial",
+       .text = "with `names`: leave out weights that no rule takes, and let those that are missing "
+               "or of another shape stay as they are",
+       .otherwise = "false",
+       .scope = Scope::kThisCall}};
+  partial.read = [](NameFlags& flags, const WrittenFlag& flag) {
+    flags.partial = read_switch(flag.written, flag.value);
+  };
+  partial.value = [](const NameFlags& flags) { return JsonValue(flags.partial); };
+  return {names, partial};
+}
+
+void add_name_flags(FlagParser& parser, const std::string& what, std::string& names,
+                    bool& partial) {
+  add_options_for(parser, name_options(what), NameFlags{names, partial});
 }
 
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,

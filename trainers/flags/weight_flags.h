@@ -1,4 +1,4 @@
-// The flags that choose weights of a run.
+// The flags that choose weights of a run, and names of other programs.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,5 +14,7 @@ void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoic
 // Adds only --checkpoint.
 void add_checkpoint_flag(FlagParser& parser, const std::string& prefix,
                          std::optional<CheckpointChoice>& checkpoint);
+// Adds --names and --partial; `what` says what the names are of.
+void add_name_flags(FlagParser& parser, const std::string& what, std::string& names, bool& partial);
 
 }  // namespace belfry

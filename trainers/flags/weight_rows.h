@@ -18,4 +18,13 @@ struct WeightFlags {
 // The rows of --weights and --checkpoint, with `prefix` before the names.
 Options<WeightFlags> weight_options(const std::string& prefix);
 
+// The variables that these options set.
+struct NameFlags {
+  std::string& names;  // find_name_rules()
+  bool& partial;
+};
+
+// The rows of --names and --partial. `what` says what the names are of: "`load`".
+Options<NameFlags> name_options(const std::string& what);
+
 }  // namespace belfry

@@ -1,5 +1,6 @@
 #include "belfry/trainers/models/gpt.h"
 
+#include <cmath>
 #include <optional>
 
 #include "belfry/framework/base/require.h"
@@ -31,7 +32,14 @@ int mlp_width(const GptSize& size) {
   return static_cast<int>(is_llama(size) ? (size.width * 8 / 3 + 31) / 32 * 32 : 4 * size.width);
 }
 
-Initializer initial_weights() { return init::normal(0.02); }
+constexpr double kDeviation = 0.02;
+Initializer initial_weights() { return init::normal(kDeviation); }
+// Of layers whose result is added to a shortcut, twice per block.
+Initializer initial_residual(const GptSize& size) {
+  return size.scaled_init
+             ? init::normal(kDeviation / std::sqrt(2.0 * static_cast<double>(size.layers)))
+             : initial_weights();
+}
 
 // The layers of a decoder. Rows are [n * time, width] in dense layers, and [n, time, width] between
 // blocks.
@@ -40,7 +48,8 @@ struct Decoder {
   const GptSize& size;
 
   Output norm(std::string_view name, Output x) const;
-  Output linear(std::string_view name, Output x, std::int64_t units) const;
+  Output linear(std::string_view name, Output x, std::int64_t units,
+                const Initializer& init = initial_weights()) const;
   Output with_dropout(Output x) const;
   Output mlp(Output rows) const;
   template <class Attend>
@@ -54,11 +63,11 @@ Output Decoder::norm(std::string_view name, Output x) const {
   return layer_norm(tower, name, x, {.epsilon = size.norm_epsilon, .bias = size.bias});
 }
 
-Output Decoder::linear(std::string_view name, Output x, std::int64_t units) const {
-  return dense(tower, name, x,
-               {.units = static_cast<int>(units),
-                .bias = size.bias && !is_llama(size),
-                .init = initial_weights()});
+Output Decoder::linear(std::string_view name, Output x, std::int64_t units,
+                       const Initializer& init) const {
+  return dense(
+      tower, name, x,
+      {.units = static_cast<int>(units), .bias = size.bias && !is_llama(size), .init = init});
 }
 
 Output Decoder::with_dropout(Output x) const { return dropout(tower, x, size.dropout); }
@@ -66,10 +75,12 @@ Output Decoder::with_dropout(Output x) const { return dropout(tower, x, size.dro
 Output Decoder::mlp(Output rows) const {
   if (is_llama(size)) {
     const Output gate = silu(linear("gate", rows, mlp_width(size)));
-    return linear("down", gate * linear("up", rows, mlp_width(size)), size.width);
+    return linear("down", gate * linear("up", rows, mlp_width(size)), size.width,
+                  initial_residual(size));
   }
   const GeluForm form = size.gelu == "exact" ? GeluForm::kExact : GeluForm::kByTanh;
-  return linear("fc1", gelu(linear("fc0", rows, mlp_width(size)), {.form = form}), size.width);
+  return linear("fc1", gelu(linear("fc0", rows, mlp_width(size)), {.form = form}), size.width,
+                initial_residual(size));
 }
 
 // Attention, then dense layers, each beside a shortcut. `attend` gets the normalised x and the
@@ -84,7 +95,8 @@ Output Decoder::block(const std::string& name, Output x, const Attend& attend) c
                                                       .bias = size.bias && !is_llama(size),
                                                       .rotary = is_llama(size),
                                                       .base = size.rope_theta,
-                                                      .init = initial_weights()}));
+                                                      .init = initial_weights(),
+                                                      .out = initial_residual(size)}));
   const Output y = mlp(reshape(norm("norm1", x), {kUnknownSize, size.width}));
   return x + with_dropout(reshape(y, {kUnknownSize, time, size.width}));
 }
@@ -242,7 +254,11 @@ std::vector<OwnOption> gpt_flags(GptSize& size, std::string& preset) {
            .variable = &size.gelu,
            .text = "the activation of gpt2: by its formula, or nearly, by tanh",
            .unit = "FORM",
-           .choices = {"exact", "tanh"}}};
+           .choices = {"exact", "tanh"}},
+          {.name = "scaled_init",
+           .variable = &size.scaled_init,
+           .text = "weights of layers that add to a shortcut begin smaller, by the root of twice "
+                   "the layers, as in GPT-2"}};
 }
 
 }  // namespace belfry::models

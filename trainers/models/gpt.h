@@ -28,6 +28,9 @@ struct GptSize {
   double rope_theta = 10000;           // base of the rotations of llama
   double norm_epsilon = 1e-5;
   std::string gelu = "tanh";  // of gpt2: or "exact"
+  // Weights of the layers that add to a shortcut begin with deviation 0.02 / sqrt(2 * layers), as
+  // in GPT-2.
+  bool scaled_init = false;
 };
 
 // Throws OptionMistake, naming the option, for a size that cannot be.
@@ -35,7 +38,7 @@ void check_gpt_size(const GptSize& size);
 
 // tokens and label i32 [n, time], of at most `sequence_length` -> the mean cross entropy; each
 // position is a sample of loss and accuracy. Has the output "logits". Weights begin normal with
-// deviation 0.02. 10,795,776 parameters by default.
+// deviation 0.02 (scaled_init: some with less). 10,795,776 parameters by default.
 Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
            double label_smoothing = 0);
 // The logits [n, vocabulary] of what follows one more token, with the variables of gpt() and the

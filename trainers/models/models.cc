@@ -1,7 +1,9 @@
 #include "belfry/trainers/models/models.h"
 
 #include <algorithm>
+#include <array>
 
+#include "belfry/framework/base/find_word.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -118,6 +120,11 @@ constexpr Entry kEntries[] = {
 };
 
 }  // namespace
+
+PaddingStyle find_padding_style(std::string_view name) {
+  constexpr std::array<std::string_view, 2> kStyles = {"same", "torch"};
+  return find_word<PaddingStyle>(kStyles, name, "style of padding");
+}
 
 BatchNormOver find_batch_norm_over(std::string_view name) {
   if (name == "tower") return BatchNormOver::kTower;

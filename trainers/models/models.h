@@ -17,12 +17,20 @@ enum class BatchNormOver { kTower, kSynchronised };  // a tower's batch, or all 
 // "tower" or "synchronised". Throws InvalidArgument with both and the nearest one.
 BatchNormOver find_batch_norm_over(std::string_view name);
 
+// The padding of convolutions and pools of 3 and more pixels. With a stride of 2, kSame has an odd
+// pixel at the bottom and right, as in TensorFlow; kTorch has as many pixels on all sides, as
+// PyTorch's networks do. So weights of one compute wrong results with the other.
+enum class PaddingStyle { kSame, kTorch };
+// "same" or "torch". Throws InvalidArgument with both.
+PaddingStyle find_padding_style(std::string_view name);
+
 struct ModelOptions {
   BatchNormOver batch_norm = BatchNormOver::kTower;
-  double label_smoothing = 0;               // of the loss (CrossEntropyOptions)
-  int sequence_length = 0;                  // tokens; 0: the model's
-  int classes = 1000;                       // of resnet()
-  std::optional<models::GptSize> gpt = {};  // of the model gpt
+  double label_smoothing = 0;                  // of the loss (CrossEntropyOptions)
+  int sequence_length = 0;                     // tokens; 0: the model's
+  int classes = 1000;                          // of resnet()
+  std::optional<models::GptSize> gpt = {};     // of the model gpt
+  PaddingStyle padding = PaddingStyle::kSame;  // of resnet, not of resnet20
 };
 
 // Tower functions: image [n, height, width, channels], label i32 [n] -> the mean cross entropy.

@@ -20,7 +20,12 @@ namespace {
 struct ResNet {
   Tower& tower;
   BatchNormOver over;
+  PaddingStyle style = PaddingStyle::kSame;
 
+  // Of a window, which is odd.
+  Padding padding(int window) const {
+    return style == PaddingStyle::kTorch ? Padding(window / 2) : Padding::kSame;
+  }
   Output conv_bn(const std::string& name, Output x, ConvLayer layer, Initializer gamma = {}) const;
   // For ImageNet: a convolution of 1 x 1 brings a shortcut to the size of its block.
   Output shortcut(Output x, int filters, int stride) const;
@@ -33,6 +38,7 @@ struct ResNet {
 Output ResNet::conv_bn(const std::string& name, Output x, ConvLayer layer,
                        Initializer gamma) const {
   layer.bias = false;
+  layer.padding = padding(layer.kernel.vertical);
   layer.init = init::he_normal();
   x = conv2d(tower, name, x, layer);
   return batch_norm(
@@ -112,10 +118,10 @@ Output resnet20(Tower& tower, Output image, Output label, const ModelOptions& op
 }
 
 Output resnet(Tower& tower, Output image, Output label, int depth, const ModelOptions& options) {
-  const ResNet net{tower, options.batch_norm};
+  const ResNet net{tower, options.batch_norm, options.padding};
   const Depth& of = find_depth(depth);
   Output x = relu(net.conv_bn("conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
-  x = max_pool(x, {.window = 3, .stride = 2});
+  x = max_pool(x, {.window = 3, .stride = 2, .padding = net.padding(3)});
   for (int g = 0; g < 4; ++g)
     for (int b = 0; b < of.blocks[static_cast<std::size_t>(g)]; ++b) {
       const std::string name = cat("group", g, "/block", b);

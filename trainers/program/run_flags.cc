@@ -187,8 +187,9 @@ void add_start_options(Options<RunFlags>& all) {
       &RunFlags::load,
       {.name = "load",
        .unit = "PATH",
-       .text = "start from the weights of this checkpoint or run, matched by name; everything else "
-               "starts as usual",
+       .text = "start from the weights of this checkpoint or run, matched by name, or with `names` "
+               "of a safetensors file, index or folder of another program; everything else starts "
+               "as usual",
        .otherwise = "none",
        .scope = Scope::kThisCall,
        .of_training = true}));
@@ -295,6 +296,9 @@ Options<RunFlags> run_options() {
   add_part(all, weight_options("load_"), "", [](auto& flags) {
     return WeightFlags{flags.load_weights, flags.load_checkpoint};
   });
+  add_part(all, name_options("`load`"), "", [](auto& flags) {
+    return NameFlags{flags.names, flags.partial};
+  });
   add_part(
       all, save_options(), "", [](auto& flags) -> auto& { return flags.schedule; });
   all.push_back(max_time_option());
@@ -316,9 +320,15 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
   require<FlagError>(flags.load.empty() || !resumes, parser.flag("--load").written,
                      " starts a run from weights, so it cannot also go on from a checkpoint; leave "
                      "one of them out");
-  for (const char* const flag : {"--load_weights", "--load_checkpoint"})
+  for (const char* const flag : {"--load_weights", "--load_checkpoint", "--names", "--partial"})
     require_flag(!flags.load.empty() || !parser.given(flag), parser.flag(flag).name,
                  parser.flag(flag).written, " is about what --load takes; name that, too");
+  for (const char* const flag : {"--load_weights", "--load_checkpoint"})
+    require_flag(flags.names.empty() || !parser.given(flag), parser.flag(flag).name,
+                 parser.flag(flag).written, " has no use beside --names=", flags.names,
+                 ", as files of other programs hold one value of each weight; leave it out");
+  require_flag(!flags.names.empty() || !flags.partial, "partial",
+               "--partial has no use without --names; leave it out");
   require_flag(!overwrite || has_directory, "overwrite",
                "--overwrite is for what --run_dir replaces; name that, too");
 }

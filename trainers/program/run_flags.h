@@ -25,6 +25,8 @@ struct RunFlags {
   std::string load;
   WeightChoice load_weights = WeightChoice::kValidated;
   std::optional<CheckpointChoice> load_checkpoint = {};
+  std::string names;     // of the weights that `load` names; "": ours, of a checkpoint
+  bool partial = false;  // with `names`: RenamingOptions
   SaveSchedule schedule = {};
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never

@@ -98,6 +98,7 @@ class OneStep {
       const VariableScope freezing(graph_, frozen);
       options.model.build(tower, inputs_);
       require_losses(tower, losses_, frozen.frozen());
+      outputs_ = tower.outputs();
     })[0];
     for (const LossOptions& loss : losses_) {
       values_.push_back(value_of_loss(loss, tower_.metrics, tower_.loss));
@@ -124,6 +125,7 @@ class OneStep {
     };
     for (const Output& drawn : drawn_for(tower_.loss))
       fetch(cat("random/", drawn.node().logical_name()), drawn);
+    for (const auto& [name, output] : outputs_) fetch(cat("output/", name), output);
     for (std::size_t l = 0; l < losses_.size(); ++l)
       fetch(losses_[l].loss.empty() ? "loss" : cat("loss/", losses_[l].loss), values_[l]);
     for (const Variable& variable : tower_.trainables)
@@ -157,6 +159,7 @@ class OneStep {
   std::vector<Tensor> batch_;
   std::vector<Output> inputs_;
   TowerRecord tower_;
+  std::vector<NamedOutput> outputs_;
   std::vector<Output> values_;  // of the losses
   std::map<std::string, Output> gradients_;
 };

@@ -15,6 +15,7 @@ struct TrainerOptions;
 //   random/NODE     what an op of the model has drawn: noise, or the mask of a dropout, u8
 //   variable/NAME   each trained variable, which the step leaves as it is
 //   gradient/NAME   its gradient
+//   output/NAME     each output of the model, such as logits
 //   loss            or loss/NAME, if the model has several
 // The metadata are `order`, the names of these tensors in the order in which the model makes them,
 // and `variables/NAME` for each of several losses, the names of the variables that minimise it; one

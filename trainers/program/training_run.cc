@@ -11,7 +11,9 @@
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/names/named_weights.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
+#include "belfry/trainers/program/flag_conflicts_impl.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/predictor.h"
@@ -101,14 +103,45 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
     naming_flag<FlagError>("--overwrite", [&] {
       directory_->require_removable(replaces_ ? directory_->checkpoints() : later_);
     });
-  if (!flags.run.load.empty() && !found_)
-    naming_flag<Error>(cat("--load=", flags.run.load),
-                       [&] { loaded_ = inspect_checkpoint(loaded_checkpoint(flags.run)); });
+  if (!flags.run.load.empty() && !found_) look_at_loaded();
   if (directory_) make_parts();
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
 
 TrainingRun::~TrainingRun() { console_.copy_to({}); }
+
+// Refuses what cannot be loaded, before anything is built.
+void TrainingRun::look_at_loaded() {
+  const std::string& path = flags_.run.load;
+  const std::string written = cat("--load=", path);
+  std::map<std::string, std::string> needs;
+  if (!flags_.run.names.empty()) {
+    names_ = as_flag(cat("--names=", flags_.run.names),
+                     [&] { return find_name_rules(flags_.run.names); });
+    needs = names_->needs;
+  } else {
+    require<FlagError>(!path.ends_with(".safetensors") && !path.ends_with(".json"), written,
+                       " is no checkpoint; say whose names its weights have, by --names=NAME");
+    naming_flag<Error>(written,
+                       [&] { loaded_ = inspect_checkpoint(loaded_checkpoint(flags_.run)); });
+    needs = needs_in(loaded_->extra);
+  }
+  for (const auto& [name, value] : needs) require_needed(name, value);
+}
+
+// Weights fit a model that computes something else with them, too, such as other padding.
+void TrainingRun::require_needed(const std::string& name, const std::string& value) const {
+  const std::string wanted = cat("--", name, "=", value);
+  const Option<TrainFlags>* const option = find_option(*flags_.table, name);
+  if (!option)
+    return log_warning("--load=", flags_.run.load,
+                       ": where these weights are from, models compute as with ", wanted,
+                       ", a flag that this program lacks; see to it that its model computes the "
+                       "same");
+  require_flag(text_of(option->value(flags_)) == value, name, "--load=", flags_.run.load,
+               ": these weights need ", wanted,
+               "; with anything else they fit, and the results are wrong");
+}
 
 void TrainingRun::make_parts() {
   FileSystem& files = directory_->files();
@@ -268,7 +301,8 @@ void TrainingRun::restore(Trainer& trainer) {
 void TrainingRun::load(Session& session) {
   if (flags_.run.load.empty()) return;
   const LoadedWeights loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
-    return load_weights(session, loaded_checkpoint(flags_.run), flags_.run.load_weights);
+    return names_ ? load_named_weights(session, flags_.run.load, *names_, flags_.run.partial)
+                  : load_weights(session, loaded_checkpoint(flags_.run), flags_.run.load_weights);
   });
   begin_averages(session);
   const auto listed = [](const char* what, const std::vector<std::string>& names) {

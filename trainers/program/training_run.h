@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/names/name_rules.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/runs/hash_log.h"
 #include "belfry/trainers/runs/memory_watch.h"
@@ -31,7 +32,8 @@ class TrainingRun {
  public:
   // Finds the newest checkpoint. `directory` as take_run_directory() gives it. Throws FlagError for
   // flags that may not change the run in it. Throws IoError if the directory holds a run that ended
-  // and no checkpoints, and for a --load that is no checkpoint.
+  // and no checkpoints, and for a --load that is no checkpoint. Throws FlagError, too, if its
+  // weights need other values of flags.
   TrainingRun(const TrainFlags& flags, Console& console, std::unique_ptr<RunDirectory> directory);
   ~TrainingRun();
 
@@ -72,6 +74,8 @@ class TrainingRun {
   std::string saved() const;
 
  private:
+  void look_at_loaded();
+  void require_needed(const std::string& option, const std::string& value) const;
   void make_parts();
   void find(const TrainFlags& flags);
   void find_newest(const std::string& path);
@@ -102,6 +106,7 @@ class TrainingRun {
   std::vector<std::string> candidates_;           // its checkpoints, the newest first
   int looks_ = 0;                                 // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_, loaded_;  // to resume from; of --load
+  std::optional<NameRules> names_;                // of --names
   std::optional<std::int64_t> resumed_from_;
   // Whether begin() removes the old run, and the steps of its checkpoints that begin() removes
   // otherwise. Everything that can be refused is refused before that.
