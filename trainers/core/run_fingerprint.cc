@@ -513,7 +513,9 @@ std::string stamp_of_files(const Dataset& data) {
   FileSystem& files = local_file_system();
   std::string stamp;
   for (const std::string& path : data.files()) try {
-      stamp += cat(path, " ", files.modified(path), " ", files.open(path)->size(), "\n");
+      const bool is_folder = files.target_kind(path) == FileKind::kDirectory;
+      const std::uint64_t size = is_folder ? 0 : files.open(path)->size();
+      stamp += cat(path, " ", files.modified(path), " ", size, "\n");
     } catch (const Error&) {
       stamp += cat(path, " cannot be read\n");
     }

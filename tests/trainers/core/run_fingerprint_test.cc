@@ -1,14 +1,19 @@
 #include "belfry/trainers/core/run_fingerprint.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/convolution/max_pool.h"
+#include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/ops/square.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
@@ -92,6 +97,45 @@ TEST(RunFingerprint, OfPlainConvolutionsIsWhatItWas) {
   EXPECT_THAT(model_of({.filters = 32}), HasSubstr(kBefore));
   EXPECT_THAT(model_of({.filters = 32, .dilation = 2}), Not(HasSubstr(kBefore)));
   EXPECT_THAT(model_of({.filters = 32, .padding = 1}), Not(HasSubstr(kBefore)));
+}
+
+// One sample, x, of a folder.
+class OfAFolder final : public Dataset {
+ public:
+  OfAFolder(float x, std::string folder) : x_(x), folder_(std::move(folder)) {}
+  std::vector<Field> signature() const override { return {{"x", DType::kF32, {}}}; }
+  std::int64_t size() const override { return 1; }
+  std::string describe() const override { return "one number"; }
+  std::vector<std::string> files() const override { return {folder_}; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    std::fill_n(reinterpret_cast<float*>(out[0]), indices.size(), x_);
+  }
+
+ private:
+  float x_;
+  std::string folder_;
+};
+
+TEST(RunFingerprint, LooksAtSamplesWhereDataAreAFolder) {
+  const auto fingerprint_of = [](float x) {
+    const OfAFolder data(x, std::filesystem::temp_directory_path());
+    EXPECT_THAT(stamp_of_files(data), Not(HasSubstr("cannot be read")));
+    TrainerOptions options{
+        .model =
+            [](Tower& tower, Output rows) {
+              const Output column = reshape(rows, {kUnknownSize, 1});
+              return reduce_mean(square(dense(tower, "fc", column, {.units = 1})));
+            },
+        .optimizer = momentum(0.1),
+        .devices = cpus(1),
+        .batch_size = 1};
+    options.session.dry_run = true;
+    const Trainer trainer(find_trainer("simple"), std::move(options), data);
+    return run_fingerprint(trainer.built(), trainer.progress()).str();
+  };
+  EXPECT_EQ(fingerprint_of(1), fingerprint_of(1));
+  EXPECT_NE(fingerprint_of(1), fingerprint_of(2));
 }
 
 }  // namespace run_fingerprint_test
