@@ -1,5 +1,5 @@
 # Installs the library, programs, sources of examples, headers as include/belfry/<folder>/..., and
-# what find_package(belfry) reads; users link belfry::belfry.
+# what find_package(belfry) and pkg-config read; users link belfry::belfry.
 include(CMakePackageConfigHelpers)
 
 set(op_test_names grad_check interpreter op_test parts)  # of tests/support
@@ -14,7 +14,7 @@ endif()
 if(NOT BELFRY_SANITIZE STREQUAL thread)  # where programs are built only when named
   # Those that documents call by their names. The others show code, in the sources below.
   set(installed_programs belfry_command allreduce_bench gpt linear_regression mnist peak_bench
-                         predict resnet resnet20 resnet50 train_bench)
+                         predict resnet resnet20 resnet50 train_bench vit)
   # They find the library beside them.
   set_target_properties(${installed_programs} PROPERTIES
                         INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
@@ -80,3 +80,16 @@ write_basic_package_version_file(${config_dir}/belfry-config-version.cmake
 install(FILES ${config_dir}/belfry-config.cmake ${config_dir}/belfry-config-version.cmake
               ${CMAKE_SOURCE_DIR}/scripts/cmake/gpu_kernels.cmake
         DESTINATION ${package_dir})
+
+# For other build systems: pkg-config --cflags --libs belfry. Wherever the folder is moved.
+set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH to_prefix /${pkgconfig_dir} /)
+file(CONFIGURE OUTPUT ${config_dir}/belfry.pc @ONLY CONTENT
+"prefix=\${pcfiledir}/@to_prefix@
+Name: belfry
+Description: Data-parallel training on many GPUs from C++
+Version: @PROJECT_VERSION@
+Cflags: -std=c++20 -ffp-contract=off -pthread -I\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+Libs: -L\${prefix}/@CMAKE_INSTALL_LIBDIR@ -lbelfry -pthread
+")
+install(FILES ${config_dir}/belfry.pc DESTINATION ${pkgconfig_dir})

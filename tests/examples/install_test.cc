@@ -222,7 +222,7 @@ TEST_F(Installed, ProgramsAndExamplesAreThere) {
   };
   EXPECT_THAT(names("bin"), ElementsAre("allreduce_bench", "belfry", "gpt", "linear_regression",
                                         "mnist", "peak_bench", "predict", "resnet", "resnet20",
-                                        "resnet50", "train_bench"));
+                                        "resnet50", "train_bench", "vit"));
   EXPECT_THAT(names("share/belfry/examples"),
               IsSupersetOf({"CMakeLists.txt", "README.md", "gan.cc", "gpt.cc", "own_program"}));
   EXPECT_THAT(names("share/doc/belfry"), ElementsAre("LICENSE"));
@@ -373,6 +373,32 @@ TEST_F(Installed, LibraryIsEnoughForAProgram) {
   EXPECT_EQ(report["allreduce"], "ring");
   EXPECT_GT(report["validation_accuracy"].get<double>(), 0.95);
   expect_run_again(program, flags, report);
+}
+
+TEST_F(Installed, PkgConfigSaysHowToBuildAProgram) {
+  if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
+  const std::string source = folder("small.cc"), program = folder("small");
+  write_text_file(local_file_system(), source,
+                  "#include \"belfry/framework/graph/graph.h\"\n"
+                  "int main() { return static_cast<int>(belfry::Graph().size()); }\n");
+  succeed("sh", {"-c", cat("export PKG_CONFIG_PATH=", prefix(), "/lib/pkgconfig; ",
+                           configured("CMAKE_CXX_COMPILER"), " ", source, " -o ", program,
+                           " $(pkg-config --cflags --libs belfry) -Wl,-rpath,", prefix(), "/lib")});
+  succeed(program, {});
+}
+
+// Types of this library and of those that it is built with must not meet in a program.
+TEST_F(Installed, LibraryExportsNamesOfBelfryAlone) {
+  const Finished done =
+      run_program("nm", {"--dynamic", "--defined-only", prefix() + "/lib/libbelfry.so"});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  int count = 0;
+  for (const std::string_view line : split(done.output, '\n')) {
+    if (line.empty()) continue;
+    ++count;
+    EXPECT_NE(line.find("6belfry"), line.npos) << line;
+  }
+  EXPECT_GT(count, 1000);
 }
 
 TEST_F(Installed, LibraryIsEnoughToPredictByARun) {

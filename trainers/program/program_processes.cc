@@ -126,7 +126,8 @@ std::map<std::string, std::string> values_by_flag(const TrainFlags& flags) {
   for (const auto& [name, value] : flags.config.members())
     if (name != kChosen) values["--" + name] = text_of(value);
   for (const auto& [name, value] : flags.config.at(kChosen).members())
-    values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
+    if (name != kProgramMember)
+      values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
   for (const Option<TrainFlags>& option : *flags.table) {
     const std::string name = "--" + option.name;
     const std::string text = option.value ? text_of(option.value(flags)) : "";

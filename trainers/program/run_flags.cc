@@ -479,11 +479,11 @@ bool is_noted(const OptionRow& row, const RunFlags& run) {
   return row.noted && !row.chosen && (is_kept || is_of_run);
 }
 
-// The choices that follow from devices and other flags. If they were flags, they would be wrong on
-// other devices.
-JsonValue choices_of(const TrainFlags& flags) {
+// The program, and the choices that follow from devices and other flags. If they were flags, they
+// would be wrong on other devices.
+JsonValue choices_of(const TrainFlags& flags, const std::string& program) {
   const TrainerFacts kind = find_trainer(flags.kind).facts();
-  JsonValue chosen = JsonValue::object();
+  JsonValue chosen = JsonValue::object().set(kProgramMember, program);
   for (const Option<TrainFlags>& option : *flags.table)
     if (option.chosen && option.is_taken_by(kind))
       if (JsonValue value = option.value(flags); value.kind() != JsonValue::Kind::kNull)
@@ -507,7 +507,7 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
     const JsonValue value = option.value(flags);
     if (!text_of(value).empty()) config.set(option.name, value);  // no command line gives ""
   }
-  config.set(kChosen, choices_of(flags));
+  config.set(kChosen, choices_of(flags, defaults_.program));
   return config;
 }
 

@@ -270,7 +270,7 @@ class TrainingProgram {
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
     watch_.emplace(trainer_->loop().activity(), stall_options());
     trainer_->loop().check_callbacks();
-    run_.begin(*trainer_, name_, placement_);
+    run_.begin(*trainer_, placement_);
     start_ = start;
     has_begun_ = true;
     try {

@@ -58,15 +58,15 @@ std::string loaded_checkpoint(const RunFlags& flags) {
   return checkpoint_at(flags.load, flags.load_checkpoint);
 }
 
-// The configuration with the number of shards, which decides bits, and the program. Flags alone do
-// not give shards: they follow from the model, too.
-JsonValue with_what_follows(const JsonValue& config, std::int64_t shards,
-                            const std::string& program) {
-  JsonValue whole = JsonValue::object(), chosen = JsonValue::object().set(kProgramMember, program);
-  for (const auto& [name, value] : config.members())
-    if (name != kChosen) whole.set(name, value);
-  for (const auto& [name, value] : config.at(kChosen).members()) chosen.set(name, value);
-  return whole.set("shards", shards).set(kChosen, std::move(chosen));
+// The configuration with the number of shards, which decides bits. Flags alone do not give it: it
+// follows from the model, too.
+JsonValue with_shards(const JsonValue& config, std::int64_t shards) {
+  JsonValue whole = JsonValue::object();
+  for (const auto& [name, value] : config.members()) {
+    if (name == kChosen) whole.set("shards", shards);
+    whole.set(name, value);
+  }
+  return whole;
 }
 
 // As of layers that are frozen under an OverrideCachingDevice.
@@ -387,8 +387,7 @@ bool TrainingRun::is_stopped_otherwise() const {
   return before && (!now || now->str() != before->str());
 }
 
-void TrainingRun::begin(Trainer& trainer, const std::string& program,
-                        const std::string& placement) {
+void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (!resumed_line_.empty()) console_.line(resumed_line_);
   if (!directory_) return;
   if (replaces_) directory_->clear();
@@ -398,7 +397,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& program,
   JsonValue config = flags_.config;
   if (found_ && !flags_.given.batch)
     config.set("global_batch_size", trainer.built().batches().global_batch());
-  config = with_what_follows(config, trainer.built().options().shards, program);
+  config = with_shards(config, trainer.built().options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   go_on(stats_->file());

@@ -55,7 +55,7 @@ class TrainingRun {
   std::optional<JsonValue> finished(const Trainer& trainer) const;
   // Prints where the run resumes. Writes config.json and placement.txt, which are known before
   // training. Removes what the run replaces.
-  void begin(Trainer& trainer, const std::string& program, const std::string& placement);
+  void begin(Trainer& trainer, const std::string& placement);
   // How a call of the program ends. `error` is null unless training failed, or writing something
   // after it did.
   struct End {
