@@ -26,7 +26,7 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report_files.h"
-#include "belfry/trainers/program/run_flags.h"
+#include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"

@@ -15,7 +15,7 @@
 #include "belfry/trainers/flags/weight_flags.h"
 #include "belfry/trainers/models/gpt_text.h"
 #include "belfry/trainers/options/option.h"
-#include "belfry/trainers/program/run_flags.h"
+#include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/text_generator.h"

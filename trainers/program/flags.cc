@@ -10,6 +10,7 @@
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/option_flags.h"
 #include "belfry/trainers/flags/tf_spellings.h"
+#include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/program/flag_groups_impl.h"
 #include "belfry/trainers/program/resolve_flags.h"
 

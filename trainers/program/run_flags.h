@@ -2,12 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/core/trainer_options.h"
 #include "belfry/trainers/options/option.h"
@@ -17,7 +15,6 @@
 namespace belfry {
 
 class FlagParser;
-struct TrainFlags;
 
 struct RunFlags {
   std::string directory;        // --run_dir
@@ -47,23 +44,6 @@ Options<RunFlags> config_options();
 
 // Notes which flags are given. Throws FlagError for flags that have no use together.
 void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite);
-
-// A resumed run keeps its flags about the run directory: takes them from the config.json of the
-// run, unless they are given now. Throws FlagError naming the file if it cannot be read.
-void take_from_run(TrainFlags& flags);
-
-// Calls FlagParser::parse() with the flags of the file that --config names, followed by the
-// arguments. Its members are flags: {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag
-// of the command line wins. The objects `chosen` and `about` are for people. Flags about a run
-// directory are ignored, with a warning, if no argument names one. Throws FlagError naming the file
-// and the line, or the file if the wrong flag is there.
-std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
-
-// The configuration that repeats this run: the given flags, without those that name files of a
-// single run.
-JsonValue config_of(const FlagParser& parser);
-// Implements --print_config.
-void print_config(const JsonValue& config);
 
 // Reads "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);

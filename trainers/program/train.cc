@@ -23,6 +23,7 @@
 #include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/modes/equivalence.h"
 #include "belfry/trainers/program/algorithms_file.h"
+#include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/make_report.h"
