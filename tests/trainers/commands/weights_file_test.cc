@@ -221,6 +221,70 @@ TEST_F(WeightsFileTest, ThatIsNoneOrTooLongIsRefused) {
   EXPECT_THROW(import(), IoError);
 }
 
+// A file of names for save_model().
+NameRules names_of_model() {
+  return NameRules::parse(
+      "needs padding=torch\n"
+      "conv.weight = conv/W : out in height width -> out height width in\n"
+      "conv1.weight = conv1/W : out in width -> out width in\n"
+      "(net.)fc.[a b].weight = fc/W : out in -> in out, along out = 1 *\n"
+      "(net.)fc.bias = fc/b\n"
+      "bn.running_mean = bn/mean/EMA : frozen\n"
+      "frozen = frozen/W\n"
+      "table = table\n",
+      "mine");
+}
+
+TEST_F(WeightsFileTest, ByNamesOfOthersGivesEveryByteBack) {
+  save_model(at("a"), 77);
+  const NameRules names = names_of_model();
+  const ExportedWeights exported = export_weights(read_checkpoint(at("a")), {.names = &names});
+  EXPECT_EQ(exported.tensors, 8u);
+  write_text_file(files_, at("w"), exported.file);
+  const Safetensors file(files_.read(at("w")), "exported");
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(file.tensors().at("net.fc.b.weight").shape, (Shape{2, 2}));
+
+  const ImportedWeights alone =
+      import_named_weights(at("w"), names, nullptr, at("alone"), {}, files_);
+  EXPECT_EQ(alone.made, 7u);
+  const StoredCheckpoint made = read_checkpoint(at("alone")), old = read_checkpoint(at("a"));
+  EXPECT_EQ(made.head.manifest.tensors.size(), 7u) << "weights, and no state";
+  EXPECT_FALSE(made.head.manifest.tensors.at("bn/mean/EMA").trainable);
+  EXPECT_EQ(made.head.manifest.extra.at("needs").at("padding").text(), "torch");
+  for (const auto& [name, entry] : made.head.manifest.tensors)
+    EXPECT_TRUE(std::ranges::equal(made.values(name), old.values(name))) << name;
+
+  save_model(at("b"), 1);
+  const StoredCheckpoint like = read_checkpoint(at("b"));
+  const ImportedWeights imported =
+      import_named_weights(at("w"), names, &like, at("out"), {}, files_);
+  EXPECT_EQ(imported.kept.size(), 3u) << "the state";
+  EXPECT_TRUE(compare_checkpoints(read_checkpoint(at("out")), old).none());
+  EXPECT_EQ(read_checkpoint(at("out")).head.manifest.step, 40u);
+}
+
+TEST_F(WeightsFileTest, ByNamesOfOthersMustFitTheModelUnlessPartial) {
+  save_model(at("a"), 77);
+  const NameRules names = names_of_model();
+  write_text_file(files_, at("w"),
+                  export_weights(read_checkpoint(at("a")), {.names = &names}).file);
+  save(at("b"), {{"fc/W", counting({2, 3})}, {"fc/b", counting({9})}, {"new", counting({2})}});
+  const StoredCheckpoint like = read_checkpoint(at("b"));
+  const auto import = [&](bool partial) {
+    return import_named_weights(at("w"), names, &like, at("out"), {.partial = partial}, files_);
+  };
+  EXPECT_THAT(message_of<InvalidArgument>([&] { import(false); }),
+              AllOf(HasSubstr(at("w") + ": tensor 'bn.running_mean' at byte "),
+                    HasSubstr("by mine, line 6 it becomes 'bn/mean/EMA', which the model lacks")));
+  EXPECT_FALSE(files_.exists(at("out")));
+  const ImportedWeights imported = import(true);
+  EXPECT_EQ(imported.made, 1u);
+  EXPECT_EQ(imported.left_out.size(), 5u);
+  EXPECT_THAT(imported.missing, ElementsAre("fc/b (f32[3] there, f32[9] here)", "new"));
+  EXPECT_EQ(floats_in(read_checkpoint(at("out")).values("new")), (std::vector<float>{1, 2}));
+}
+
 TEST(WeightLayouts, AreNamedAndRefusedByName) {
   for (const WeightLayout layout : {WeightLayout::kBelfry, WeightLayout::kTorch})
     EXPECT_EQ(find_weight_layout(name_of(layout)), layout);

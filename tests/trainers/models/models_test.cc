@@ -1,6 +1,7 @@
 #include "belfry/trainers/models/models.h"
 
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,6 +97,41 @@ TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
   for (const Variable& variable : tower.trainables()) elements += variable.shape().elements();
   const std::int64_t block = 2 * 2 * c + c * 3 * c + 3 * c + c * c + c + 2 * 4 * c * c + 5 * c;
   EXPECT_EQ(elements, v * c + t * c + 4 * block + 2 * c);
+}
+
+// As GPT-2 begins: 0.02 / sqrt(2 * 8 blocks) = 0.005.
+TEST(Models, GptMayBeginSmallerWhereItAddsToShortcuts) {
+  const auto deviations = [](const std::string& architecture, bool scaled) {
+    Graph graph;
+    Tower tower(graph);
+    const Output tokens = placeholder(graph, "tokens", DType::kI32, {2, 8});
+    models::gpt(tower, tokens, tokens,
+                {.architecture = architecture,
+                 .layers = 8,
+                 .heads = 2,
+                 .width = 64,
+                 .sequence_length = 8,
+                 .scaled_init = scaled});
+    Session session(graph, {.threads = 1});
+    std::map<std::string, double> found;
+    for (const Variable& variable : tower.trainables()) {
+      const Tensor value = session.read(variable);
+      double sum = 0;
+      for (const float w : value.data<float>()) sum += w * w;
+      found[std::string(variable.name())] = std::sqrt(sum / static_cast<double>(value.elements()));
+    }
+    return found;
+  };
+  for (const auto& [architecture, last] :
+       {std::pair("gpt2", "block7/fc1/W"), std::pair("llama", "block7/down/W")}) {
+    const auto plain = deviations(architecture, false), scaled = deviations(architecture, true);
+    for (const std::string name : {last, "block0/attention/out/W"}) {
+      EXPECT_NEAR(plain.at(name), 0.02, 0.001) << name;
+      EXPECT_NEAR(scaled.at(name), 0.005, 0.00025) << name;
+    }
+    EXPECT_NEAR(scaled.at("block0/attention/qkv/W"), 0.02, 0.001);
+    EXPECT_EQ(scaled.at("tokens/table"), plain.at("tokens/table"));
+  }
 }
 
 std::int64_t trained_elements(const models::GptSize& size) {
@@ -326,6 +362,27 @@ TEST(Models, SmoothTheirLabels) {
   // If the target is spread over all classes, guessing is best: log(10).
   EXPECT_GE(loss(1), std::log(10) - 1e-5);
   EXPECT_GT(loss(0.5), loss(0) + 0.1);
+}
+
+// Windows of a side of 65, 33, 17, 9 and 5 pixels leave as many on all sides anyway. In even sides
+// the odd pixel is elsewhere.
+TEST(Models, ResnetMayPadAsPyTorch) {
+  const auto logits = [](PaddingStyle style, std::int64_t side) {
+    Graph graph;
+    Tower tower(graph);
+    const Output image = placeholder(graph, "image", DType::kF32, {1, side, side, 3});
+    const Output label = placeholder(graph, "label", DType::kI32, {1});
+    models::resnet(tower, image, label, 18, {.padding = style});
+    Tensor pixels({1, side, side, 3}, DType::kF32);
+    float value = 0;
+    for (float& pixel : pixels.mutable_data<float>()) pixel = std::sin(value += 0.7f);
+    Session session(graph);
+    const FeedValue feeds[] = {{image, pixels}};
+    return session.run(tower.outputs().at(0).value, feeds);
+  };
+  const PaddingStyle same = find_padding_style("same"), torch = find_padding_style("torch");
+  EXPECT_EQ(logits(same, 65), logits(torch, 65));
+  EXPECT_NE(logits(same, 64), logits(torch, 64));
 }
 
 // The shortcut acts like a 1x1 convolution whose filter is the identity over the existing channels.

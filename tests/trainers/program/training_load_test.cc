@@ -60,6 +60,68 @@ TEST_F(TrainingLoadTest, WarnsOfWeightsThatNoCheckpointKeeps) {
   EXPECT_THAT(start({"--devices=cpu:2", "--max_steps=1"}).error, Not(HasSubstr("not trained")));
 }
 
+// The weights of a run, in a file of another program's names: those of the run.
+class NamedLoadTest : public TrainingLoadTest {
+ protected:
+  NamedLoadTest() : names_(directory_ + ".names") {
+    write_text_file(local_file_system(), names_,
+                    "needs pads=torch\nfc{i}/W = fc{i}/W\nfc{i}/b = fc{i}/b\n");
+  }
+  ~NamedLoadTest() override { std::filesystem::remove(names_); }
+
+  std::string load() const {
+    return "--load=" + directory_ + "/checkpoints/latest/model.safetensors";
+  }
+  std::string names() const { return "--names=" + names_; }
+
+  std::string names_;
+};
+
+TEST_F(NamedLoadTest, LoadsWeightsByNamesOfAnotherProgram) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  const std::string hash = report()["params_hash"];
+  Recipe same = small_recipe();
+  same.optimizer = sgd(0.0);
+  for (const char* const devices : {"--devices=cpu:1", "--devices=cpu:2"}) {
+    const TrainResult done =
+        run_train({devices, "--max_steps=1", load(), names(), "--json=" + json_.string()}, same);
+    EXPECT_EQ(done.code, 0) << done.error;
+    EXPECT_THAT(done.out, HasSubstr("loaded 4 weights of "));
+    EXPECT_THAT(done.error, HasSubstr("--pads=torch, a flag that this program lacks"));
+    EXPECT_EQ(report()["params_hash"], hash);
+  }
+}
+
+TEST_F(NamedLoadTest, RefusesWhatDoesNotFitOrComputesSomethingElse) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  std::string pads = "same";
+  Recipe recipe = small_recipe();
+  recipe.flags = {{.name = "pads", .variable = &pads, .text = "how", .choices = {"same", "torch"}}};
+  EXPECT_THAT(run_train({load(), names(), "--max_steps=1"}, recipe).error,
+              HasSubstr("these weights need --pads=torch"));
+  EXPECT_EQ(run_train({load(), names(), "--max_steps=1", "--pads=torch"}, recipe).code, 0);
+
+  Recipe other = small_recipe();
+  other.model = [](Tower& tower, Output x, Output y) {
+    return smooth_model(tower, x, y) +
+           reduce_mean(square(dense(tower, "other", x, {.units = 1}))) * 0.0;
+  };
+  EXPECT_THAT(run_train({load(), names(), "--max_steps=1"}, other).error,
+              AllOf(HasSubstr("no tensor becomes 'other/W'"), HasSubstr("(--partial)")));
+  EXPECT_THAT(run_train({load(), names(), "--max_steps=1", "--partial"}, other).out,
+              HasSubstr("not in it, so these start anew: 2 (other/W, other/b)"));
+}
+
+TEST_F(NamedLoadTest, RefusesFlagsWithoutEachOther) {
+  EXPECT_THAT(run_train({"--load=w.safetensors"}).error, HasSubstr("by --names=NAME"));
+  EXPECT_THAT(run_train({names()}).error, HasSubstr("is about what --load takes"));
+  EXPECT_THAT(run_train({"--load=w", "--partial"}).error, HasSubstr("no use without --names"));
+  EXPECT_THAT(run_train({"--load=w", names(), "--load_weights=raw"}).error,
+              HasSubstr("--load_weights=raw has no use beside --names="));
+  EXPECT_THAT(run_train({"--load=w", "--names=gpt"}).error,
+              AllOf(HasSubstr("--names=gpt: there are no names 'gpt'"), HasSubstr("'gpt2'?")));
+}
+
 TEST_F(TrainingLoadTest, LooksForWeightsBeforeItReadsData) {
   const TrainResult refused = run_train({"--load=/nope"}, unreadable_recipe());
   EXPECT_EQ(refused.code, 1);
