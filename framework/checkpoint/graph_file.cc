@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <set>
 
 #include "belfry/framework/base/require.h"
@@ -181,8 +180,7 @@ class GraphReader {
 
   const Op& op_called(const std::string& op, const std::string& node) const {
     const auto found = ops_.find(op);
-    require(found != ops_.end(), file_.file(), ": node '", shown(node),
-            "': this program has no op ", shown(op),
+    require(found != ops_.end(), "node '", shown(node), "': this program has no op ", shown(op),
             "; a plan takes the ops of Belfry alone, not a program's own");
     return *found->second;
   }
@@ -191,14 +189,14 @@ class GraphReader {
              std::span<const Output> inputs) {
     const std::string verbatim = name + "/";
     const At at(verbatim);
-    require(op.writes == 0, file_.file(), ": node '", shown(name), "' writes a variable");
+    require(op.writes == 0, "node '", shown(name), "' writes a variable");
     if (&op == &kRead) {
-      require(inputs.size() == 1 && inputs[0].node().is_variable(), file_.file(), ": node '",
-              shown(name), "' reads no variable");
+      require(inputs.size() == 1 && inputs[0].node().is_variable(), "node '", shown(name),
+              "' reads no variable");
       return Output(Variable(inputs[0].node())).node();
     }
     for (const Output& input : inputs)
-      require(!input.node().is_variable(), file_.file(), ": node '", shown(name),
+      require(!input.node().is_variable(), "node '", shown(name),
               "' takes a variable without reading it");
     if (&op == &kPlaceholder)
       return placeholder(graph_, at.name, dtype_in(json), detail::shape_in(json.at("shape")), at)
@@ -212,14 +210,14 @@ class GraphReader {
     const JsonValue* const list = json.find("options");
     const OptionsForm* const form = options_form(op);
     if (!list && !form) return {};
-    require(list && form, file_.file(), ": node '", shown(name), "': ",
+    require(list && form, "node '", shown(name), "': ",
             list ? cat("no file holds the options of the op ", op.name)
                  : cat("the op ", op.name, " needs options"));
     try {
       return form->read(*list);
     } catch (const InvalidArgument& error) {
-      throw InvalidArgument(cat(file_.file(), ": node '", shown(name), "': options of ", op.name,
-                                ": ", error.what()));
+      throw InvalidArgument(
+          cat("node '", shown(name), "': options of ", op.name, ": ", error.what()));
     }
   }
 
@@ -234,9 +232,8 @@ class GraphReader {
         At());
     if (const auto found = file_.tensors().find(name); found != file_.tensors().end()) {
       const StoredTensor& tensor = found->second;
-      require(TensorType{tensor.shape, tensor.dtype} == type, file_.file(), ": variable '",
-              shown(name), "' is ", type, ", but its value ",
-              TensorType{tensor.shape, tensor.dtype});
+      require(TensorType{tensor.shape, tensor.dtype} == type, "variable '", shown(name), "' is ",
+              type, ", but its value ", TensorType{tensor.shape, tensor.dtype});
       result_.weights.push_back({made, file_.values(tensor)});
     }
     return made.node();
@@ -244,8 +241,7 @@ class GraphReader {
 
   Tensor constant_called(const std::string& name) const {
     const auto found = file_.tensors().find(name);
-    require(found != file_.tensors().end(), file_.file(), ": constant '", shown(name),
-            "' has no value");
+    require(found != file_.tensors().end(), "constant '", shown(name), "' has no value");
     Tensor value(found->second.shape, found->second.dtype);
     const std::span<const std::byte> bytes = file_.values(found->second);
     if (!bytes.empty()) std::memcpy(value.mutable_raw(), bytes.data(), bytes.size());
@@ -253,17 +249,16 @@ class GraphReader {
   }
 
   Output made(std::uint64_t number) const {
-    require(number < nodes_.size(), file_.file(), ": there is no node ", number, " before node ",
-            nodes_.size());
+    require(number < nodes_.size(), "there is no node ", number, " before node ", nodes_.size());
     return nodes_[number]->outputs() == 0 ? Output() : nodes_[number]->output();
   }
 
   Output output_at(const JsonValue& place) const {
-    require(place.items().size() == 2, file_.file(), ": an output is named by ",
-            place.items().size(), " numbers, not two");
+    require(place.items().size() == 2, "an output is named by ", place.items().size(),
+            " numbers, not two");
     const Node& node = made(place.items().front().unsigned_integer()).node();
     const std::uint64_t index = place.items().back().unsigned_integer();
-    require(index < node.outputs(), file_.file(), ": '", node.name(), "' has no output ", index);
+    require(index < node.outputs(), "'", node.name(), "' has no output ", index);
     return node.output(index);
   }
 
@@ -305,8 +300,8 @@ GraphInFile read_graph(const Safetensors& file, const DeviceSpec& device) {
     const DeviceScope place(*result.graph, device);
     GraphReader(file, *result.graph, result).read(json);
     return result;
-  } catch (const NotFoundError& error) {
-    throw IoError(cat(file.file(), ": the graph in it: ", error.what()));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat(file.file(), ": the graph in it: ", error.what()));
   }
 }
 
