@@ -85,11 +85,22 @@ ChannelScale channel_scale() {
   return scale;
 }
 
+// Blocks of constant size are vectorised at -O2.
 void normalise_channels(std::span<float> pixels) {
+  constexpr std::size_t kBlock = 4 * kChannels;
   const ChannelScale scale = channel_scale();
-  for (std::size_t i = 0; i < pixels.size(); i += kChannels)
-    for (std::size_t c = 0; c < kChannels; ++c)
-      pixels[i + c] = pixels[i + c] * scale.factor[c] + scale.shift[c];
+  float factor[kBlock], shift[kBlock];
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    factor[i] = scale.factor[i % kChannels];
+    shift[i] = scale.shift[i % kChannels];
+  }
+  std::size_t i = 0;
+  for (; i + kBlock <= pixels.size(); i += kBlock) {
+    float* const block = pixels.data() + i;
+    for (std::size_t j = 0; j < kBlock; ++j) block[j] = block[j] * factor[j] + shift[j];
+  }
+  for (std::size_t j = 0; i + j < pixels.size(); ++j)
+    pixels[i + j] = pixels[i + j] * factor[j] + shift[j];
 }
 
 // To the nearest byte.
