@@ -16,9 +16,18 @@ Tensor tensor_of(const JsonValue& json, DType dtype) {
   std::vector<std::int64_t> dims;
   for (const JsonValue& size : json.at("shape").items()) dims.push_back(size.integer());
   return visit_any(dtype, [&](auto zero) {
-    std::vector<decltype(zero)> values;
-    for (const JsonValue& value : json.at("data").items())
-      values.push_back(static_cast<decltype(zero)>(value.number()));
+    using T = decltype(zero);
+    std::vector<T> values;
+    for (const JsonValue& value : json.at("data").items()) {
+      if constexpr (std::is_integral_v<T>) {
+        const std::int64_t number = value.integer();
+        if (static_cast<std::int64_t>(static_cast<T>(number)) != number)
+          throw InvalidArgument(value.where() + "does not fit " + std::string(name_of(dtype)));
+        values.push_back(static_cast<T>(number));
+      } else {
+        values.push_back(static_cast<T>(value.number()));
+      }
+    }
     return Tensor(Shape(dims), values);  // throws unless their number is that of the shape
   });
 }
@@ -61,7 +70,8 @@ void respond(Predictor& predict, const httplib::Request& request, httplib::Respo
 
 int serve(const ServeFlags& flags) {
   Predictor predict = Predictor::open(flags.plan, flags.device);
-  httplib::Server server;  // each request on a thread
+  httplib::Server server;                                // each request on a thread
+  server.set_payload_max_length(std::size_t{16} << 20);  // JSON takes many times that in memory
   server.Get("/", [&](const httplib::Request&, httplib::Response& response) {
     response.set_content(description(predict).str() + "\n", "application/json");
   });

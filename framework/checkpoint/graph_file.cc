@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "belfry/framework/base/require.h"
@@ -51,6 +52,8 @@ class GraphWriter {
   std::string file(const std::map<std::string, std::span<const std::byte>>& weights) {
     if (!weights.empty()) add_weights(weights);
     const std::string text = json_.str();
+    require(text.size() < kMostJsonBytes / 2, "a graph of ", nodes_.size(),
+            " nodes is too large for a file");
     std::map<std::string, std::string> metadata{{"format", kGraphFormat},
                                                 {"version", kGraphVersion},
                                                 {"graph", text},
@@ -154,8 +157,8 @@ JsonValue checked_json(const Safetensors& file) {
 
 class GraphReader {
  public:
-  GraphReader(const Safetensors& file, Graph& graph, GraphInFile& result)
-      : file_(file), graph_(graph), result_(result) {
+  GraphReader(const Safetensors& file, const DeviceSpec& device, Graph& graph, GraphInFile& result)
+      : file_(file), device_(device), graph_(graph), result_(result) {
     for (const Op* const op : all_ops()) ops_[op->name] = op;
   }
 
@@ -203,6 +206,8 @@ class GraphReader {
           .node();
     if (&op == &kVariable) return read_variable(json, name);
     if (&op == &kConst) return constant(graph_, constant_called(name), at).node();
+    std::optional<HostScope> host;
+    if (op.cpu_only && device_.is_gpu()) host.emplace(graph_, device_);
     return graph_.add(op, inputs, at, options_of(json, name, op));
   }
 
@@ -263,6 +268,7 @@ class GraphReader {
   }
 
   const Safetensors& file_;
+  const DeviceSpec& device_;
   Graph& graph_;
   std::map<std::string_view, const Op*> ops_;
   std::vector<Node*> nodes_;
@@ -298,7 +304,7 @@ GraphInFile read_graph(const Safetensors& file, const DeviceSpec& device) {
   try {
     result.graph = std::make_unique<Graph>(json.at("seed").unsigned_integer());
     const DeviceScope place(*result.graph, device);
-    GraphReader(file, *result.graph, result).read(json);
+    GraphReader(file, device, *result.graph, result).read(json);
     return result;
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(cat(file.file(), ": the graph in it: ", error.what()));

@@ -91,6 +91,8 @@ void read_stored(const JsonValue& from, T& value) {
     const std::int64_t number = from.integer();
     value = static_cast<T>(number);
     require(static_cast<std::int64_t>(value) == number, from.where(), number, " is out of range");
+    if constexpr (std::same_as<T, DType>)
+      require(value <= DType::kBool, from.where(), number, " is no dtype");
   } else if constexpr (std::floating_point<T>) {
     value = static_cast<T>(number_in(from));
   } else if constexpr (std::same_as<T, std::string>) {

@@ -74,7 +74,7 @@ OutputTypes map_axes_shape(const ShapeContext& c) {
 OutputTypes map_axes_grad_shape(const ShapeContext& c) {
   const auto& [maps, known] = c.options<MapAxesGradOptions>();
   Shape x = known;
-  c.require(c.inputs() <= 2 && c.input(0).rank() == x.rank(),
+  c.require(c.inputs() <= 2 && c.input(0).rank() == x.rank() && maps.size() == x.rank(),
             "needs the gradient of a tensor like ", x, ", not ", c.inputs(), " inputs");
   for (std::size_t axis = 0; axis < x.rank(); ++axis)
     if (x[axis] == kUnknownSize)

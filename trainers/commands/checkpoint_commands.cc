@@ -312,7 +312,7 @@ Exported export_plan(const StoredCheckpoint& checkpoint, const ExportFlags& flag
 Exported export_onnx(const StoredCheckpoint& checkpoint, const ExportFlags& flags,
                      FileSystem& files) {
   const ExportedGraph graph = graph_of_checkpoint(checkpoint, flags.weights);
-  write_onnx(graph.file.ends, graph.weights, flags.out, files);
+  write_onnx(graph.file.ends, graph.weights, files.resolve(flags.out), files);
   return {"", files.open(flags.out)->size(), cat("as ONNX: ", ends_text(graph.file.ends)),
           graph.chosen};
 }
@@ -322,13 +322,19 @@ int run_export(const ExportFlags& flags) {
   FileSystem& files = local_file_system();
   require<IoError>(flags.overwrite || files.target_kind(flags.out) != FileKind::kFile, flags.out,
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
+  const bool is_onnx = flags.format == ExportFormat::kOnnx;
+  const std::string beside = is_onnx ? onnx_data_path(flags.out) : "";
+  require<IoError>(
+      flags.overwrite || beside.empty() || files.target_kind(beside) != FileKind::kFile, beside,
+      " is there, and may be replaced; nothing was changed: write elsewhere, "
+      "or replace it (--overwrite)");
   OutputFiles outputs(files);
   OutputFile* const file = outputs.open("OUT", flags.out);
+  require<FlagError>(!is_onnx || file->replaces(), "OUT=", flags.out,
+                     ": --format=onnx may need a second file beside OUT, so OUT must be a file; "
+                     "name one");
+  outputs.open("the tensors beside OUT", beside);
   const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
-  const bool is_onnx = flags.format == ExportFormat::kOnnx;
-  require<FlagError>(!is_onnx || !outputs.on_stdout(),
-                     "--format=onnx may need a second file beside OUT, so it is not for standard "
-                     "output; name a file");
   const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
                             : flags.format == ExportFormat::kPlan
                                 ? export_plan(checkpoint, flags)

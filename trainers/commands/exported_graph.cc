@@ -1,6 +1,7 @@
 #include "belfry/trainers/commands/exported_graph.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -8,6 +9,8 @@
 
 namespace belfry {
 namespace {
+
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();  // of constants
 
 // "RUN" of RUN/checkpoints/step-00000100.
 std::string run_with(const std::string& checkpoint) {
@@ -40,7 +43,7 @@ ExportedGraph graph_of_checkpoint(const StoredCheckpoint& checkpoint, WeightChoi
       "a warning of the run says, or an older version has trained it; a run that resumes writes "
       "the graph");
   ExportedGraph result{
-      .file = read_graph(Safetensors(files.read(path), path)),
+      .file = read_graph(Safetensors(files.read(path, kMostBytes), path)),
       .chosen = choose_weights(checkpoint.head.manifest, weights, checkpoint.head.directory),
       .weights = {}};
   require_weights_of(result, checkpoint);

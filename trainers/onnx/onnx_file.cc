@@ -1,5 +1,6 @@
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ class NewFile {
     file_.reset();
     if (!complete_) try {
         files_.remove(temporary_);
-      } catch (const Error&) {  // the error that ended the writing is the one to report
+      } catch (const std::exception&) {  // the error that ended the writing is the one to report
       }
   }
   NewFile(const NewFile&) = delete;
@@ -36,9 +37,11 @@ class NewFile {
   void fill_up_to(std::int64_t size) {
     append(std::vector<std::byte>(static_cast<std::size_t>(size - size_)));
   }
-  void finish() {
+  void close() {
     file_->sync();
     file_->close();
+  }
+  void replace() {
     files_.rename(temporary_, path_);
     complete_ = true;
   }
@@ -80,8 +83,12 @@ class FileWriter {
       value_of(tensor);  // refuses before there is a file
       heads_.push_back(head_of(tensor));
     }
-    if (outside_) write_tensors_beside();
-    write_model();
+    std::optional<NewFile> data;
+    if (outside_) write_tensors(data.emplace(files_, onnx_data_path(path_)));
+    NewFile model(files_, path_);
+    write_model(model);
+    if (data) data->replace();  // only now that both are complete
+    model.replace();
   }
 
  private:
@@ -124,9 +131,8 @@ class FileWriter {
     entry.add(kValue, value);
     head.add(kExternal, entry);
   }
-  std::string data_path() const { return path_ + ".data"; }
   std::string name_of_data() const {
-    const std::string path = data_path();
+    const std::string path = onnx_data_path(path_);
     return path.substr(path.find_last_of('/') + 1);  // all of it if there is no slash
   }
 
@@ -149,8 +155,7 @@ class FileWriter {
     file.append(with_channels_first(value, {s[0], s[2], s[3], s[1]}, size_of(tensor.type.dtype)));
   }
 
-  void write_tensors_beside() {
-    NewFile data(files_, data_path());
+  void write_tensors(NewFile& data) {
     std::int64_t end = 0;
     for (const Initialiser& tensor : file_.initialisers) {
       if (!is_outside(tensor)) continue;
@@ -159,10 +164,10 @@ class FileWriter {
       append_value(data, tensor);
       end = begin + tensor.type.bytes();
     }
-    data.finish();
+    data.close();
   }
 
-  void write_model() {
+  void write_model(NewFile& out) {
     enum { kIrVersion = 1, kProducer = 2, kGraph = 7, kOpset = 8, kVersion = 2, kInitialiser = 5 };
     ProtoMessage opset, model;
     opset.add(kVersion, kOnnxOpset);
@@ -180,7 +185,6 @@ class FileWriter {
       bytes += keys[i].bytes().size() + whole;
     }
     model.add_head(kGraph, bytes);
-    NewFile out(files_, path_);
     out.append(model);
     out.append(file_.graph);
     for (std::size_t i = 0; i < heads_.size(); ++i) {
@@ -188,7 +192,7 @@ class FileWriter {
       out.append(heads_[i]);
       if (!is_outside(file_.initialisers[i])) append_value(out, file_.initialisers[i]);
     }
-    out.finish();
+    out.close();
   }
 
   static constexpr std::int64_t kLeastOutside = 1024;  // smaller tensors are not worth a read
@@ -209,3 +213,9 @@ void write_onnx_file(const OnnxFile& file, const std::string& path, FileSystem& 
 }
 
 }  // namespace belfry::onnx
+
+namespace belfry {
+
+std::string onnx_data_path(const std::string& path) { return path + ".data"; }
+
+}  // namespace belfry

@@ -120,8 +120,8 @@ std::string OnnxGraph::in(Output given, Layout layout) {
   if (x.shape().rank() != 4) layout = Layout::kAsInBelfry;
   if (x.node().is_variable() || &x.node().op() == &kConst) return initialiser(x, layout);
   const auto at = tensors_.find(x.key());
-  require<InternalError>(at != tensors_.end(), x.node().describe(), ": its output ", x.index(),
-                         " has no tensor in the ONNX file");
+  require(at != tensors_.end(), x.node().describe(), ": its output ", x.index(),
+          " has no form in ONNX");
   std::string& name = at->second.names[static_cast<int>(layout)];
   if (name.empty())
     name = transpose(at->second.names[static_cast<int>(at->second.first)], order_to(layout));

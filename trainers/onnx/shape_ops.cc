@@ -57,7 +57,10 @@ void write_split(OnnxGraph& g, const Node& node) {
   Ints sizes;
   for (std::size_t i = 0; i < node.outputs(); ++i) sizes.push_back(node.output_type(i).shape[axis]);
   // Without sizes parts are equal.
-  if (std::ranges::find(sizes, kUnknownSize) == sizes.end()) inputs.push_back(g.ints(sizes));
+  const bool known = std::ranges::find(sizes, kUnknownSize) == sizes.end();
+  if (known) inputs.push_back(g.ints(sizes));
+  if (!known && !node.options<SplitOptions>().sizes.empty())
+    refuse(node, cat("the size of axis ", axis, " of ", node.input(0).type(), " is not known"));
   const Names parts =
       g.add("Split", inputs, {{"axis", static_cast<std::int64_t>(axis)}}, node.outputs());
   for (std::size_t i = 0; i < parts.size(); ++i) g.set(node.output(i), parts[i]);

@@ -35,5 +35,7 @@ void write_onnx(const PredictingGraph& graph,
                 const std::map<std::string, std::span<const std::byte>>& weights,
                 const std::string& path, FileSystem& files = local_file_system(),
                 const OnnxOptions& options = {});
+// The second file beside `path`.
+std::string onnx_data_path(const std::string& path);
 
 }  // namespace belfry

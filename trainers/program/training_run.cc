@@ -423,7 +423,9 @@ void TrainingRun::write_graph(const BuiltTraining& built) try {
     directory_->write(kGraphFile, *graph);
   else
     directory_->files().remove(directory_->path_of(kGraphFile));
-} catch (const InvalidArgument& error) {
+} catch (const IoError&) {
+  throw;                                 // of the directory
+} catch (const std::exception& error) {  // of the model
   directory_->files().remove(directory_->path_of(kGraphFile));
   log_warning("no plan can be made of this run: ", error.what());
 }

@@ -56,6 +56,10 @@ Tensor tensor_of(const belfry_tensor& input) {
     require(dim >= 0, "input '", input.name, "' has a dimension of ", dim);
   Tensor tensor{Shape(dims), static_cast<DType>(input.dtype)};
   require(input.data != nullptr || tensor.bytes() == 0, "input '", input.name, "' has no data");
+  if (input.dtype == BELFRY_BOOL)
+    for (std::size_t i = 0; i < tensor.bytes(); ++i)
+      require(static_cast<const unsigned char*>(input.data)[i] <= 1, "input '", input.name,
+              "' has a bool that is neither 0 nor 1");
   if (tensor.bytes() > 0) std::memcpy(tensor.mutable_raw(), input.data, tensor.bytes());
   return tensor;
 }
