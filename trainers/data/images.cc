@@ -350,6 +350,10 @@ std::vector<OwnOption> image_flags(ImageOptions& options) {
        .variable = &options.classes,
        .text = "kinds of images that the model tells apart",
        .range = {"a number from 2 to 10^6", [](double x) { return x >= 2 && x <= 1e6; }}},
+      {.name = "image_bytes",
+       .variable = &options.as_bytes,
+       .text = "feed images as bytes, a quarter of the traffic, and normalise them on the devices; "
+               "they are rounded"},
       {.name = "label_offset",
        .variable = &options.label_offset,
        .text = "subtracted from labels: 1 where classes count from 1",
