@@ -78,9 +78,12 @@ int serve(const ServeFlags& flags) {
   server.Post("/([^/]+)", [&](const httplib::Request& request, httplib::Response& response) {
     respond(predict, request, response);
   });
-  if (!server.bind_to_port(flags.host.c_str(), flags.port))
-    throw Error("cannot listen at " + flags.host + ":" + std::to_string(flags.port));
-  std::printf("serving %s at http://%s:%d\n", flags.plan.c_str(), flags.host.c_str(), flags.port);
+  const char* const host = flags.host.c_str();
+  const int port = flags.port == 0                         ? server.bind_to_any_port(host)
+                   : server.bind_to_port(host, flags.port) ? flags.port
+                                                           : -1;
+  if (port < 0) throw Error("cannot listen at " + flags.host + ":" + std::to_string(flags.port));
+  std::printf("serving %s at http://%s:%d\n", flags.plan.c_str(), host, port);
   std::fflush(stdout);
   return server.listen_after_bind() ? 0 : 1;
 }
@@ -92,7 +95,7 @@ int main(int argc, char** argv) {
     parser.add_argument("PLAN", flags.plan, "of `belfry checkpoint export RUN PLAN --format=plan`",
                         FlagParser::Needed::kYes);
     parser.add("--host", flags.host, "NAME", "the address to listen at [127.0.0.1]");
-    parser.add("--port", flags.port, 1, 65535, "N", "[8080]");
+    parser.add("--port", flags.port, 0, 65535, "N", "0: any that is free [8080]");
     parser.add("--device", flags.device, "NAME", "where it computes [/cpu:0]");
     flags.help = parser.parse(arguments);
     return flags;

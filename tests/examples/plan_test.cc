@@ -1,6 +1,7 @@
 // Exports a run as a plan, and runs it from a C program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
@@ -70,6 +71,41 @@ TEST_F(PlanTest, RunsFromC) {
     expected += text;
   }
   EXPECT_EQ(done.output, expected);
+}
+
+// Prints the answers to GET /, to a POST of four black images, and to wrong requests.
+constexpr char kClient[] = R"(
+import json, sys, urllib.error, urllib.request
+def ask(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(sys.argv[1] + path, data) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+images = {"shape": [4, 28, 28, 1], "data": [0] * (4 * 28 * 28)}
+print(json.dumps([ask("/"), ask("/logits", {"image": images}), ask("/other", {"image": images}),
+                  ask("/logits", {"image": {"shape": [1], "data": ["x"]}})]))
+)";
+
+TEST_F(PlanTest, IsServedByHttp) {
+  if (local_file_system().target_kind(cat(BELFRY_BIN_DIR, "/serve")) != FileKind::kFile)
+    GTEST_SKIP() << "serve is not built without cpp-httplib";
+  write_text_file(local_file_system(), cat(folder_, "/client.py"), kClient);
+  const Finished done = shell(
+      "serve mnist.plan --port=0 >serve.log & server=$!; "
+      "for i in $(seq 100); do grep -q http serve.log && break; sleep 0.1; done; "
+      "python3 client.py $(grep -o 'http://.*' serve.log); status=$?; kill $server; exit $status");
+  ASSERT_EQ(done.status, 0) << done.output << done.errors;
+  const auto answers = nlohmann::json::parse(done.output);
+  EXPECT_EQ(answers[0][1]["outputs"][0], "logits");
+  EXPECT_EQ(answers[1][0], 200);
+  EXPECT_EQ(answers[2][0], 404);
+  EXPECT_EQ(answers[3][0], 400);
+  Predictor predict = Predictor::open(plan());
+  const Tensor logits = predict("logits", {{"image", Tensor({4, 28, 28, 1}, DType::kF32)}});
+  const std::vector<float> served = answers[1][1]["data"];
+  EXPECT_THAT(served, testing::ElementsAreArray(logits.data<float>()));
 }
 
 TEST_F(PlanTest, TellsCWhatIsWrong) {

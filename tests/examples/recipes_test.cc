@@ -37,7 +37,9 @@ TEST_P(Recipes, MakeModelsOfTheirSize) {
   for (const auto& [name, value] : about.at("expected").items()) {
     EXPECT_GT(value, 0) << name;
     const auto& measured = about.at("measured");  // null: not yet
-    if (!measured.is_null()) EXPECT_GT(measured.at(name), 0) << name;
+    if (!measured.is_null()) {
+      EXPECT_GT(measured.at(name), 0) << name;
+    }
   }
 }
 
