@@ -127,7 +127,8 @@ TEST_F(ArrayDataTest, GiveImagesToo) {
   EXPECT_NEAR(found[0].data<float>()[0], (51 / 255.0 - 0.485) / 0.229, 1e-3);
   EXPECT_THAT(
       message_of<IoError>([&] { gather_tensors(*open_images(), std::vector<std::int64_t>{1}); }),
-      HasSubstr("train.npz, array x: bad record at byte"));
+      AllOf(HasSubstr("train.npz, array x: bad record at byte"),
+            HasSubstr(": row 1: the label 11")));
   write("train.npz", zip({{"x.npy", x_}, {"y.npy", y_}}));
   EXPECT_THAT(message_of<IoError>([&] { open_images()->size(); }),
               HasSubstr("where images are u8 [n,height,width,3]"));

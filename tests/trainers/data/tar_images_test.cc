@@ -153,10 +153,12 @@ TEST_F(TarImagesTest, GroupMembersByTheNamesUpToTheFirstDot) {
                            tar_member("2.seg.png", "no image") + tar_member("2.PNG", image) +
                            end_of_tar());
   write("train-1.tar", tar_sample("1", jpeg_of(ramp(9, 9)), "5"));
+  write("train-0.tar.md5", "no shard");
   write("other.tar", tar_sample("1", jpeg_of(ramp(9, 9)), "6"));
   EXPECT_THAT(labels_of(*open()), ElementsAre(3, 4, 5));
   EXPECT_THAT(labels_of(*open(0, "o*.tar")), ElementsAre(6));
   EXPECT_EQ(open()->files().size(), 2u);
+  EXPECT_EQ(open()->describe(), cat("3 images of ", path("train-0.tar"), " and 1 file more"));
 }
 
 TEST_F(TarImagesTest, NameFileAndSampleOfABadOne) {
@@ -166,6 +168,7 @@ TEST_F(TarImagesTest, NameFileAndSampleOfABadOne) {
       {tar_sample("k", image, "12"), "the label 12 is no class from 0 to 9"},
       {tar_sample("k", image, "cat"), "k.cls holds no whole number"},
       {tar_member("k.png", image), "k: has no .cls"},
+      {tar_sample("k", "", "1"), "k: has no .jpg, .jpeg or .png, or an empty one"},
       {tar_member("k.cls", "1"), "k: has no .jpg"}};
   for (const auto& [bad, reason] : kinds) {
     write("train.tar", tar_sample("a", image, "7") + bad + tar_sample("z", image, "8"));
