@@ -207,6 +207,9 @@ TEST_F(TarImagesTest, GiveTheSamePackedInOneMemberOrSeveral) {
     const auto second = test::gzip(as_bytes(file.substr(1'500'001)));
     if (in_two) packed.insert(packed.end(), second.begin(), second.end());
     folder_.write("packed.tar.gz", packed);
+    std::filesystem::last_write_time(
+        path("packed.tar.gz"),
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
     std::filesystem::remove(index_path(path("packed.tar.gz")));
     for (int run = 0; run < 2; ++run) {  // the second one finds the index
       const auto data = open(0, "packed*");
