@@ -15,6 +15,7 @@
 
 #include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/is_locked.h"
 #include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
@@ -302,6 +303,12 @@ std::unique_ptr<FileLock> LocalFileSystem::lock(const std::string& path) {
 }
 
 }  // namespace
+
+bool is_locked(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | kOpen));
+  if (fd.get() < 0) return errno != ENOENT;
+  return ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
 
 FileSystem& local_file_system() {
   static LocalFileSystem instance;

@@ -4,6 +4,8 @@
 #include "belfry/tests/fuzz/target.h"
 #include "belfry/trainers/data/byte_input.h"
 
+constexpr std::uint64_t kSpan = 64;  // so that small files have several points
+
 std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
   return mib_or_twice(size);
 }
@@ -13,7 +15,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::vector<std::byte> bytes = test::bytes_of({data, size});
   BytesFile file(bytes);
   test::may_refuse([&] {
-    GzipScan scan(file, "fuzz");
+    GzipScan scan(file, "fuzz", kSpan);
     std::vector<std::byte> whole(4096), part(10);
     whole.resize(scan.read(whole));
     GzipPoints points = scan.take_points();

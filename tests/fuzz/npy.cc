@@ -3,6 +3,8 @@
 #include "belfry/trainers/data/byte_input.h"
 #include "belfry/trainers/data/npy_array.h"
 
+constexpr std::uint64_t kMostUnpacked = std::uint64_t{1} << 19;
+
 std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
   return mib_or_twice(size);
 }
@@ -22,7 +24,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto member = find_zip_member(file, "fuzz", "x.npy");
     if (!member) return;
     test::check(member->begin + member->packed <= size, "a member beyond the file");
-    if (!member->is_deflated) read_array(member->begin, member->begin + member->packed);
+    if (!member->is_deflated)
+      read_array(member->begin, member->begin + member->packed);
+    else
+      test::check(unpack_member(file, "fuzz", *member, kMostUnpacked).size() == member->unpacked,
+                  "a member of another size");
   });
   return 0;
 }

@@ -14,6 +14,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   BytesFile file(bytes);
   test::may_refuse([&] {
     const RecordIndex index = read_index(file, IndexedKind::kTar, 1000, 7);
+    for (const IndexedRecord& record : index.records)
+      test::check(record.offset + record.head + record.length <= 1000 * 1032,
+                  "a record beyond what the file may unpack to");
     for (const GzipPoint& point : index.points.places)
       test::check(point.window_at + point.window <= size, "a window beyond the file");
   });

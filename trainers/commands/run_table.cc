@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/is_locked.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -22,6 +24,7 @@ constexpr char kSeedOption[] = "seed";
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 struct RunMetric {
+  bool found = false;  // the values may still be NaN
   double last = kUnknown, best = kUnknown;
   std::int64_t best_step = 0;
 };
@@ -34,7 +37,7 @@ struct ListedRun {
   std::vector<RunMetric> metrics;
 };
 
-// Runs whose options are equal but for the seed.
+// Runs whose options are equal but for the seed; the last one of each seed.
 struct RunGroup {
   std::map<std::string, std::string> options;
   std::vector<const ListedRun*> runs;
@@ -42,15 +45,6 @@ struct RunGroup {
 
 std::string option_text(const JsonValue& value) {
   return value.kind() == JsonValue::Kind::kString ? value.text() : value.str();
-}
-
-// A lock that a killed run has left keeps nobody out. Where it cannot be tried, as in a folder of
-// somebody else, the run counts as running.
-bool is_running(const std::string& path, FileSystem& files) try {
-  const std::string lock = cat(path, "/", kRunLock);
-  return files.exists(lock) && !files.lock(lock);
-} catch (const IoError&) {
-  return true;
 }
 
 void read_config(ListedRun& run, bool (*counts)(std::string_view), FileSystem& files) {
@@ -90,6 +84,7 @@ std::string training_name(const std::string& metric) {
 RunMetric metric_of(std::span<const StatsPoint> points, bool largest) {
   RunMetric metric;
   for (const StatsPoint& point : points) {
+    metric.found = true;
     metric.last = point.value;
     const bool is_better = largest ? point.value > metric.best : point.value < metric.best;
     if (std::isnan(metric.best) ? std::isfinite(point.value) : is_better)
@@ -119,9 +114,12 @@ ListedRun read_run(const std::string& path, std::span<const BestMetric> metrics,
   ListedRun run{.path = path};
   run.metrics.resize(metrics.size());
   try {
+    // At first, as a run that ends meanwhile writes its summary. A lock that a killed run has left
+    // is not held.
+    const bool running = is_locked(cat(path, "/", kRunLock));
     read_config(run, counts, files);
     read_summary(run, files);
-    if (is_running(path, files)) run.state = "running", run.hash = "";
+    if (running) run.state = "running", run.hash = "";
     read_metrics(run, metrics, files);
   } catch (const Error& error) {
     log_warning(path, " cannot be read: ", error.what());
@@ -131,8 +129,7 @@ ListedRun read_run(const std::string& path, std::span<const BestMetric> metrics,
 }
 
 bool any_has(std::span<const ListedRun> runs, std::size_t metric) {
-  return std::ranges::any_of(
-      runs, [&](const ListedRun& run) { return !std::isnan(run.metrics[metric].last); });
+  return std::ranges::any_of(runs, [&](const ListedRun& run) { return run.metrics[metric].found; });
 }
 
 // Those of the metrics that runs have. Without a wish: of the validation, or else of the training.
@@ -177,10 +174,19 @@ std::vector<RunGroup> groups_of(std::span<const ListedRun> runs) {
     options.erase(kSeedOption);
     auto found = std::ranges::find(groups, options, &RunGroup::options);
     if (found == groups.end()) found = groups.insert(found, {.options = options});
+    const auto same_seed = [&](const ListedRun* other) {
+      return option_of(*other, kSeedOption) == option_of(run, kSeedOption);
+    };
+    std::erase_if(found->runs, same_seed);
     found->runs.push_back(&run);
   }
   std::erase_if(groups, [](const RunGroup& group) { return group.runs.size() < 2; });
   return groups;
+}
+
+bool all_have(const RunGroup& group, std::size_t metric) {
+  return std::ranges::all_of(group.runs,
+                             [&](const ListedRun* run) { return run->metrics[metric].found; });
 }
 
 struct MeanAndDeviation {
@@ -215,8 +221,8 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string number_text(double value) {
-  return std::isnan(value) ? std::string(kAbsent) : significant(value);
+std::string number_text(const RunMetric& metric, double RunMetric::*value) {
+  return metric.found ? significant(metric.*value) : std::string(kAbsent);
 }
 
 // The runs of one program.
@@ -262,8 +268,8 @@ class ProgramTable {
       for (const std::string& name : differing_) row.push_back(shown(option_of(run, name)));
       row.push_back(cat(run.steps));
       for (const std::size_t i : shown_) {
-        row.push_back(number_text(run.metrics[i].last));
-        row.push_back(number_text(run.metrics[i].best));
+        row.push_back(number_text(run.metrics[i], &RunMetric::last));
+        row.push_back(number_text(run.metrics[i], &RunMetric::best));
       }
       row.push_back(run.hash);
     }
@@ -283,9 +289,9 @@ class ProgramTable {
       for (const std::size_t i : shown_)
         for (const auto value : {&RunMetric::last, &RunMetric::best}) {
           const MeanAndDeviation both = over(group, i, value);
-          row.push_back(std::isnan(both.mean)
-                            ? std::string(kAbsent)
-                            : cat(significant(both.mean), " +- ", significant(both.deviation)));
+          row.push_back(all_have(group, i)
+                            ? cat(significant(both.mean), " +- ", significant(both.deviation))
+                            : std::string(kAbsent));
         }
     }
     return rows;
@@ -356,14 +362,20 @@ void add_runs_below(const std::string& folder, FileSystem& files, std::vector<st
 
 }  // namespace
 
-std::vector<std::string> runs_below(const std::string& folder, FileSystem& files) {
-  std::vector<std::string> found;
-  require<NotFoundError>(files.target_kind(folder) == FileKind::kDirectory, folder,
-                         ": there is no such folder");
-  add_runs_below(folder, files, found);
-  require<NotFoundError>(!found.empty(), folder,
-                         " has no run directory, which --run_dir names, at any depth");
-  return found;
+std::vector<std::string> runs_below(std::span<const std::string> folders, FileSystem& files) {
+  std::vector<std::string> all;
+  std::set<std::string> known;  // absolute
+  for (const std::string& folder : folders) {
+    require<NotFoundError>(files.target_kind(folder) == FileKind::kDirectory, folder,
+                           ": there is no such folder");
+    std::vector<std::string> found;
+    add_runs_below(folder, files, found);
+    require<NotFoundError>(!found.empty(), folder,
+                           " has no run directory, which --run_dir names, at any depth");
+    for (std::string& path : found)
+      if (known.insert(files.resolve(path)).second) all.push_back(std::move(path));
+  }
+  return all;
 }
 
 Listing tabulate_runs(std::span<const std::string> paths, std::span<const BestMetric> metrics,

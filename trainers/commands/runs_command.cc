@@ -76,9 +76,7 @@ bool is_about_results(std::string_view option) {
 
 int run(const RunsFlags& flags) {
   FileSystem& files = local_file_system();
-  std::vector<std::string> paths;
-  for (const std::string& folder : flags.folders)
-    for (std::string& path : runs_below(folder, files)) paths.push_back(std::move(path));
+  const std::vector<std::string> paths = runs_below(flags.folders, files);
   OutputFiles outputs(files);
   for (const std::string& path : paths) reserve_run(outputs, cat("DIR=", path), path);
   OutputFile* const json = outputs.open("--json", flags.json);

@@ -47,7 +47,7 @@ class ArrayImages final : public ImageSource {
   }
 
   BadRecord bad(std::int64_t index, std::string_view reason) const override {
-    return {pixels_.name(), pixels_.offset(index), reason};
+    return {pixels_.name(), pixels_.offset(index), cat("row ", index, ": ", reason)};
   }
 
  private:

@@ -33,6 +33,7 @@ class FolderImages final : public ImageSource {
                                    the_option("data_dir"), ")"));
       const std::string path = cat(folder_, "/", name);
       for (std::string& file : local_file_system().list(path)) {
+        if (file.starts_with('.')) continue;
         if (is_image_name(file))
           files_.push_back({place - classes_.begin(), std::move(file)});
         else if (others++ == 0)
@@ -44,6 +45,12 @@ class FolderImages final : public ImageSource {
                   " files are passed over, as their names end in none of "
                   ".jpg, .jpeg and .png; the first one is ",
                   other);
+    if (files_.empty())
+      throw IoError(about_option("data_dir", folder_,
+                                 ": the folders of its classes have no .jpg, .jpeg or .png; "
+                                 "folders inside them are not searched. Put the images into them, "
+                                 "or name another folder (",
+                                 the_option("data_dir"), ")"));
   }
 
   std::int64_t size() const override { return std::ssize(files_); }

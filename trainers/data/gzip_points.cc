@@ -14,7 +14,6 @@
 namespace belfry {
 namespace {
 
-constexpr std::uint64_t kPointSpan = std::uint64_t{1} << 20;  // of unpacked bytes
 constexpr std::size_t kWindow = std::size_t{1} << MAX_WBITS;
 constexpr int kWithHeader = 16 + MAX_WBITS, kWithoutHeader = -MAX_WBITS;
 constexpr std::size_t kSumAndLength = 8;  // after the data of a member
@@ -82,6 +81,7 @@ class GzipUnpacker {
 
 struct GzipScan::State {
   GzipUnpacker unpacker;
+  std::uint64_t span;
   GzipPoints points = {};
   std::uint64_t unpacked = 0;
   bool at_end = false;
@@ -92,7 +92,7 @@ struct GzipScan::State {
     z_stream& stream = unpacker.stream();
     const int where = stream.data_type;
     if (!(where & kBetween) || (where & kLastBlock)) return;
-    if (!points.places.empty() && unpacked - points.places.back().unpacked < kPointSpan) return;
+    if (!points.places.empty() && unpacked - points.places.back().unpacked < span) return;
     std::array<Bytef, kWindow> window;
     uInt size = 0;
     inflateGetDictionary(&stream, window.data(), &size);
@@ -112,8 +112,8 @@ bool is_gzipped(ReadableFile& file) {
   return begin == std::array{std::byte{0x1F}, std::byte{0x8B}};
 }
 
-GzipScan::GzipScan(ReadableFile& file, const std::string& name)
-    : state_(new State{.unpacker{file, name, kWithHeader}}) {}
+GzipScan::GzipScan(ReadableFile& file, const std::string& name, std::uint64_t span)
+    : state_(new State{.unpacker{file, name, kWithHeader}, .span = span}) {}
 GzipScan::~GzipScan() = default;
 
 std::size_t GzipScan::read(std::span<std::byte> out) {

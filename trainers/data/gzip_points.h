@@ -25,12 +25,15 @@ struct GzipPoints {
   std::string windows;  // all of them, one after the other; empty if they were read from a file
 };
 
+inline constexpr std::uint64_t kPointSpan = std::uint64_t{1} << 20;  // of unpacked bytes
+
 bool is_gzipped(ReadableFile& file);
 
 // The first pass over a file, which checks its sums, too. Borrows file and name.
 class GzipScan {
  public:
-  GzipScan(ReadableFile& file, const std::string& name);
+  // Points are at least `span` unpacked bytes apart.
+  GzipScan(ReadableFile& file, const std::string& name, std::uint64_t span = kPointSpan);
   ~GzipScan();
   GzipScan(const GzipScan&) = delete;
   GzipScan& operator=(const GzipScan&) = delete;

@@ -35,7 +35,8 @@ class ImageSource {
 std::unique_ptr<ImageSource> tf_record_images(std::vector<std::string> paths, BadRecords& bad);
 
 // The files FOLDER/CLASS/*.jpg, *.jpeg and *.png, sorted; the label is the place of CLASS in
-// `classes`. Throws IoError for a folder that is no class.
+// `classes`. Names with a dot in front are passed over. Throws IoError for a folder that is no
+// class, or if there are no images.
 std::unique_ptr<ImageSource> folder_images(std::string folder, std::vector<std::string> classes);
 // The names of the folders in `folder`, sorted.
 std::vector<std::string> folder_classes(const std::string& folder);

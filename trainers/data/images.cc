@@ -179,7 +179,8 @@ class LabelledImages final : public Dataset {
   const std::string description_;
 };
 
-// A format of files with images: the names of what it reads, for training and for tests.
+// A format of files with images: the names of what it reads, for training and for tests. Those of
+// tar files end as kTarEndings say.
 struct ImageFormat {
   const char* name;
   const char* train_files;
@@ -189,8 +190,10 @@ struct ImageFormat {
 constexpr ImageFormat kFormats[] = {
     {"tfrecord", "train-*", "validation-*", "TFRecord files"},
     {"folder", "train", "val*", "folders train and val, each with a folder per class"},
-    {"webdataset", "train*.tar*", "val*.tar*", "tar files"},
+    {"webdataset", "train*", "val*", "tar files"},
     {"npy", "train", "test", "arrays x and y"}};
+
+constexpr const char* kTarEndings[] = {".tar", ".tar.gz", ".tgz"};
 
 const ImageFormat& find_format(const std::string& name) {
   std::vector<std::string> names;
@@ -202,27 +205,47 @@ const ImageFormat& find_format(const std::string& name) {
                                did_you_mean(name, names));
 }
 
+const std::string& option_of_files(const ImageOptions& options, bool train) {
+  return train ? options.train_files : options.test_files;
+}
+
 std::string asked_files(const ImageOptions& options, bool train) {
   const ImageFormat& format = find_format(options.format);
-  const std::string& asked = train ? options.train_files : options.test_files;
+  const std::string& asked = option_of_files(options, train);
   return !asked.empty() ? asked : train ? format.train_files : format.test_files;
 }
 
-// What a run reads: the paths that fit the pattern, sorted. Names with a dot in front fit only
-// patterns with one, as in a shell.
+std::vector<std::string> patterns_of(const ImageOptions& options, bool train) {
+  const std::string asked = asked_files(options, train);
+  if (options.format == "npy") return {asked + "[._]*np[yz]"};
+  if (options.format != "webdataset" || !option_of_files(options, train).empty()) return {asked};
+  std::vector<std::string> patterns;
+  for (const char* const ending : kTarEndings) patterns.push_back(asked + ending);
+  return patterns;
+}
+
+// What a run reads: the paths of files, or for this format of folders, that fit a pattern, sorted.
+// Names with a dot in front fit only patterns with one, as in a shell.
 std::vector<std::string> image_paths(const std::string& folder, const ImageOptions& options,
                                      bool train) {
-  std::string pattern = asked_files(options, train);
-  if (options.format == "npy") pattern += "[._]*np[yz]";
+  const std::vector<std::string> patterns = patterns_of(options, train);
+  const FileKind kind = options.format == "folder" ? FileKind::kDirectory : FileKind::kFile;
+  FileSystem& files = local_file_system();
   std::vector<std::string> found;
-  for (const std::string& name : names_in_data_dir(local_file_system(), folder))
-    if (fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0)
-      found.push_back(cat(folder, "/", name));
+  for (const std::string& name : names_in_data_dir(files, folder)) {
+    const bool fits = std::ranges::any_of(patterns, [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
+    });
+    std::string path = cat(folder, "/", name);
+    if (fits && files.target_kind(path) == kind) found.push_back(std::move(path));
+  }
   if (found.empty())
     throw NotFoundError(about_option(
-        "data_dir", folder, " has nothing named ", pattern, "; name the folder with the ",
-        find_format(options.format).what, " (", the_option("data_dir"),
-        "), or how they are named (", the_option(train ? "train_files" : "test_files"), ")"));
+        "data_dir", folder,
+        kind == FileKind::kFile ? " has no file named " : " has no folder named ", join(patterns),
+        "; name the folder with the ", find_format(options.format).what, " (",
+        the_option("data_dir"), "), or how they are named (",
+        the_option(train ? "train_files" : "test_files"), ")"));
   return found;
 }
 
@@ -278,9 +301,10 @@ std::unique_ptr<Dataset> open_images(const RunDirs& dirs, const ImageOptions& op
     throw IoError(about_option("data_dir", join(paths),
                                ": no images; get the files again, or name another folder (",
                                the_option("data_dir"), ")"));
+  const std::size_t more = options.format == "npy" ? 0 : paths.size() - 1;  // x and y are one
   std::string description =
       cat(source->size(), " images of ", paths[0],
-          paths.size() > 1 ? cat(" and ", paths.size() - 1, " files more") : "");
+          more == 0 ? "" : cat(" and ", more, more == 1 ? " file more" : " files more"));
   return without_bad_records(
       std::make_unique<LabelledImages>(std::move(source), options, std::move(description)), bad);
 }
@@ -336,11 +360,13 @@ std::vector<OwnOption> image_flags(ImageOptions& options) {
       {.name = "train_files",
        .variable = &options.train_files,
        .text = "names of the files or the folder for training, with * for any characters; by "
-               "default train-*, train*.tar*, or train",
+               "default train-*, train*.tar, .tar.gz and .tgz, or train; for npy the NAME of the "
+               "arrays, by default train",
        .unit = "PATTERN"},
       {.name = "test_files",
        .variable = &options.test_files,
-       .text = "the same for evaluations; by default validation-*, val*.tar*, or val*",
+       .text = "the same for evaluations; by default validation-*, val*.tar, .tar.gz and .tgz, or "
+               "val*; for npy test",
        .unit = "PATTERN"},
       {.name = "image_size",
        .variable = &options.side,

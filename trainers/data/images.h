@@ -25,8 +25,8 @@ struct ImageOptions {
   std::int64_t classes = 1000;
   std::int64_t label_offset = 0;  // subtracted from labels; 0 for folders
   // Patterns of the names in data_dir, where * stands for any characters. "": train-* and
-  // validation-* for TFRecord files, train*.tar* and val*.tar* for tar files, and the folders train
-  // and val*. For arrays it is NAME: train and test.
+  // validation-* for TFRecord files, train* and val* that end in .tar, .tar.gz or .tgz, and the
+  // folders train and val*. For arrays it is NAME: train and test.
   std::string train_files = {}, test_files = {};
   // Gives images as u8, a quarter of the bytes, for normalise_images() in the model.
   bool as_bytes = false;

@@ -96,6 +96,11 @@ template <class... Parts>
                              the_option("data_dir"), ")"));
 }
 
+std::uint32_t crc_of(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 // Where a zip archive lists its members.
 struct ZipDirectory {
   std::uint64_t begin = 0, size = 0;
@@ -191,7 +196,9 @@ std::optional<ZipMember> find_zip_member(ReadableFile& file, const std::string& 
     const std::string_view entry = rest;
     rest.remove_prefix(kEntry + name_size + extra_size + comment_size);
     if (entry.substr(kEntry, name_size) != member) continue;
-    ZipMember found{.packed = number_at(entry, 20, 4), .unpacked = number_at(entry, 24, 4)};
+    ZipMember found{.packed = number_at(entry, 20, 4),
+                    .unpacked = number_at(entry, 24, 4),
+                    .sum = static_cast<std::uint32_t>(number_at(entry, 16, 4))};
     std::uint64_t local = number_at(entry, 42, 4);
     if (!take_64_bits(entry.substr(kEntry + name_size, extra_size),
                       {&found.unpacked, &found.packed, &local}))
@@ -210,6 +217,50 @@ std::optional<ZipMember> find_zip_member(ReadableFile& file, const std::string& 
     return found;
   }
   return {};
+}
+
+// zlib checks no sum of raw data, so the archive's is checked here.
+std::string unpack_member(ReadableFile& file, const std::string& name, const ZipMember& member,
+                          std::uint64_t most) {
+  constexpr std::uint64_t kMostPacking = 1032;  // deflate's limit
+  const bool fits = member.unpacked / kMostPacking <= member.packed && member.unpacked <= most;
+  if (!fits) refuse_array(name, ": its ", member.unpacked, " unpacked bytes do not fit in memory");
+  std::string bytes;
+  try {
+    bytes.resize(member.unpacked);
+  } catch (const std::bad_alloc&) {
+    refuse_array(name, ": there is no memory left for its ", member.unpacked, " unpacked bytes");
+  }
+  file.seek(member.begin);
+  FileBlocks blocks(file);
+  z_stream stream = {};
+  require<IoError>(inflateInit2(&stream, -MAX_WBITS) == Z_OK, name, ": zlib cannot start");
+  struct End {
+    z_stream& stream;
+    ~End() { inflateEnd(&stream); }
+  } const end{stream};
+  std::uint64_t done = 0;
+  for (int code = Z_OK; code != Z_STREAM_END;) {
+    const std::span<const std::byte> fed = blocks.peek(1);
+    const auto room = static_cast<uInt>(
+        std::min<std::uint64_t>(bytes.size() - done, std::numeric_limits<uInt>::max()));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(fed.data()));
+    stream.avail_in = static_cast<uInt>(fed.size());
+    stream.next_out = reinterpret_cast<Bytef*>(bytes.data()) + done;
+    stream.avail_out = room;
+    code = inflate(&stream, Z_NO_FLUSH);
+    blocks.take(fed.size() - stream.avail_in);
+    done += room - stream.avail_out;
+    if (code != Z_OK && code != Z_STREAM_END)
+      refuse_array(name, ": its packed data are damaged at byte ", member.begin + blocks.position(),
+                   " of the file");
+  }
+  if (done < bytes.size()) refuse_array(name, ": its packed data end early");
+  const std::uint32_t sum = crc_of(bytes);
+  if (sum != member.sum)
+    refuse_array(name, ": its packed data are damaged: expected the CRC 0x", hex(member.sum, 8),
+                 ", found 0x", hex(sum, 8));
+  return bytes;
 }
 
 NpyArray::NpyArray(FileSystem& files, std::string path, const std::string& array)
@@ -233,44 +284,9 @@ NpyArray::NpyArray(FileSystem& files, std::string path, const std::string& array
     refuse_array(name_, ": has shape ", header_.shape, ", which has no samples");
 }
 
-// zlib checks no sum of raw data, so the sum of the archive would have to be checked; a wrong
-// length is noticed.
 void NpyArray::unpack(ReadableFile& file, const ZipMember& member) {
-  constexpr std::uint64_t kMostPacking = 1032;  // deflate's limit
-  const bool fits = member.unpacked / kMostPacking <= member.packed &&
-                    member.unpacked <= static_cast<std::uint64_t>(host_memory(files_));
-  if (!fits) refuse_array(name_, ": its ", member.unpacked, " unpacked bytes do not fit in memory");
-  std::string bytes;
-  try {
-    bytes.resize(member.unpacked);
-  } catch (const std::bad_alloc&) {
-    refuse_array(name_, ": there is no memory left for its ", member.unpacked, " unpacked bytes");
-  }
-  file.seek(member.begin);
-  FileBlocks blocks(file);
-  z_stream stream = {};
-  require<IoError>(inflateInit2(&stream, -MAX_WBITS) == Z_OK, name_, ": zlib cannot start");
-  struct End {
-    z_stream& stream;
-    ~End() { inflateEnd(&stream); }
-  } const end{stream};
-  std::uint64_t done = 0;
-  for (int code = Z_OK; code != Z_STREAM_END;) {
-    const std::span<const std::byte> fed = blocks.peek(1);
-    const auto room = static_cast<uInt>(
-        std::min<std::uint64_t>(bytes.size() - done, std::numeric_limits<uInt>::max()));
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(fed.data()));
-    stream.avail_in = static_cast<uInt>(fed.size());
-    stream.next_out = reinterpret_cast<Bytef*>(bytes.data()) + done;
-    stream.avail_out = room;
-    code = inflate(&stream, Z_NO_FLUSH);
-    blocks.take(fed.size() - stream.avail_in);
-    done += room - stream.avail_out;
-    if (code != Z_OK && code != Z_STREAM_END)
-      refuse_array(name_, ": its packed data are damaged at byte ",
-                   member.begin + blocks.position(), " of the file");
-  }
-  if (done < bytes.size()) refuse_array(name_, ": its packed data end early");
+  const std::string bytes =
+      unpack_member(file, name_, member, static_cast<std::uint64_t>(host_memory(files_)));
   BytesFile unpacked(std::as_bytes(std::span(bytes)));
   header_ = read_npy_header(unpacked, name_, 0, bytes.size());
   Tensor values(header_.shape, header_.dtype);

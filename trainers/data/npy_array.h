@@ -30,11 +30,17 @@ struct ZipMember {
   std::uint64_t begin = 0;                 // of its data
   std::uint64_t packed = 0, unpacked = 0;  // bytes
   bool is_deflated = false;
+  std::uint32_t sum = 0;  // the CRC-32 of the unpacked bytes
 };
 // The member of this name, or none. Throws IoError for a damaged archive, or a member that is
 // packed in another way than by deflate.
 std::optional<ZipMember> find_zip_member(ReadableFile& file, const std::string& name,
                                          std::string_view member);
+
+// The bytes of a deflated member. Throws IoError for damaged data, and for more bytes than `most`
+// or than such data can unpack to.
+std::string unpack_member(ReadableFile& file, const std::string& name, const ZipMember& member,
+                          std::uint64_t most);
 
 // The rows of an array: one per index of its first dimension. Any thread may read. Rows are read
 // from the file when they are needed; only arrays of numpy.savez_compressed are kept in memory.

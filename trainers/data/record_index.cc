@@ -46,11 +46,23 @@ T take_value(std::span<const std::byte>& bytes) {
   return value;
 }
 
+// Whether a file of `size` bytes, or what it unpacks to, can have the record.
+bool may_have(const WrittenRecord& record, std::uint64_t size, bool packed) {
+  constexpr std::uint64_t kMostPacking = 1032;  // deflate's limit
+  const std::uint64_t most = packed ? size * kMostPacking : size;
+  return record.offset <= most && record.head <= most - record.offset &&
+         record.length <= most - record.offset - record.head;
+}
+
 std::optional<RecordIndex> known_index(FileSystem& files, const std::string& path, IndexedKind kind,
                                        std::uint64_t size) try {
+  constexpr std::int64_t kLeastAge = 2;  // seconds; times are whole ones
   const std::string beside = index_path(path);
   if (!files.exists(beside)) return {};
-  return read_index(*files.open(beside), kind, size, files.modified(path));
+  const std::int64_t modified = files.modified(path);
+  require<IoError>(files.modified(beside) >= modified + kLeastAge,
+                   "it is hardly younger than the file, which may have changed since");
+  return read_index(*files.open(beside), kind, size, modified);
 } catch (const IoError& error) {
   log_info(index_path(path), ": made anew: ", error.what());
   return {};
@@ -110,6 +122,7 @@ RecordIndex read_index(ReadableFile& file, IndexedKind kind, std::uint64_t size,
   index.records.reserve(head.records);
   for (std::uint64_t i = 0; i < head.records; ++i) {
     const auto record = take_value<WrittenRecord>(rest);
+    require<IoError>(may_have(record, size, head.points > 0), "the index is damaged");
     index.records.push_back({record.offset, record.head, record.length, record.label});
   }
   std::uint64_t window_at = bytes.size();

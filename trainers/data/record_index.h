@@ -31,15 +31,17 @@ struct RecordIndex {
 std::string index_path(const std::string& path);
 
 // What `scan` finds in the file at `path`, or what it found in an earlier run, if the file had the
-// same size and time then. Writes the index if it spares enough: for files with at least
-// kLeastIndexed records. Where that fails it warns, and the next run scans again. A gzipped file
-// needs its index, as samples are read by its points: IoError then says what to do.
+// same size and time then. As times are whole seconds, an index is trusted only if it was written
+// at least two seconds after the file; else it is made anew. Writes the index if it spares enough:
+// for files with at least kLeastIndexed records. Where that fails it warns, and the next run scans
+// again. A gzipped file needs its index, as samples are read by its points: IoError then says what
+// to do.
 inline constexpr std::size_t kLeastIndexed = 256;
 RecordIndex record_index(FileSystem& files, const std::string& path, IndexedKind kind,
                          const std::function<RecordIndex(ReadableFile&)>& scan);
 
 // The index in `file`, for a data file of this size and time. Throws IoError if it is damaged, or
-// made for another file.
+// made for another file, or has a record that a file of this size cannot have.
 RecordIndex read_index(ReadableFile& file, IndexedKind kind, std::uint64_t size,
                        std::int64_t modified);
 // The content of such a file.

@@ -147,7 +147,7 @@ class TarImages final : public ImageSource {
     const std::vector<std::byte> bytes = read_member(index);
     const TarMember member = member_in(bytes, index);
     const std::string name = shown(key_and_kind(member.name).first);
-    require(record.length > 0, name, ": has no .jpg, .jpeg or .png");
+    require(record.length > 0, name, ": has no .jpg, .jpeg or .png, or an empty one");
     require(member.length == record.length, kChanged);
     require(record.label != kNoLabel, name, ": has no .cls beside the image");
     require(record.label != kWrongLabel, name, ".cls holds no whole number");

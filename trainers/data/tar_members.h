@@ -34,7 +34,7 @@ class TarMembers {
   // Borrows `bytes`. `name` is for messages.
   TarMembers(ForwardBytes& bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
 
-  // The next member; none at the end, which is two blocks of zeros or the end of the file. Throws
+  // The next member; none at the end, which is a block of zeros or the end of the file. Throws
   // IoError, naming file and byte, for a header that is none, content that the file ends before,
   // and members whose content is not in one piece.
   std::optional<TarMember> next();

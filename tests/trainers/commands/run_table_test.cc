@@ -48,7 +48,7 @@ class RunTableTest : public testing::Test {
               R"(, "error": )", error, "}"));
   }
   Listing listing(const std::vector<BestMetric>& metrics = {}) const {
-    return tabulate_runs(runs_below(folder_), metrics,
+    return tabulate_runs(runs_below(std::vector{folder_}), metrics,
                          [](std::string_view option) { return option != "keep"; });
   }
 
@@ -111,6 +111,7 @@ TEST_F(RunTableTest, TellsStates) {
                           R"("stopped")", R"("unreadable")"));
   EXPECT_EQ(program.at("runs").items().front().at("error").text(), "boom");
   EXPECT_TRUE(program.at("groups").items().empty());
+  EXPECT_TRUE(files().exists(at(cat("killed/", kRunLock))));  // a listing changes nothing
 }
 
 TEST_F(RunTableTest, TakesMetricsByName) {
@@ -121,9 +122,29 @@ TEST_F(RunTableTest, TakesMetricsByName) {
   EXPECT_THROW(listing({{.name = "lost"}}), NotFoundError);
 }
 
+TEST_F(RunTableTest, CountsEachRunAndEachSeedOnce) {
+  begin("a", R"("seed": 1)", 1);
+  begin("b", R"("seed": 2)", 2);
+  begin("c", R"("seed": 1)", 4);
+  for (const char* const run : {"a", "b", "c"}) end(run);
+  EXPECT_THAT(runs_below(std::vector{folder_, at("b"), cat(at("a"), "/.")}),
+              ElementsAre(at("a"), at("b"), at("c")));
+  const Listing all = listing();
+  const JsonValue& group = all.json.at("programs").items().front().at("groups").items().front();
+  EXPECT_EQ(group.at("runs").str(), JsonValue::array(std::vector{at("b"), at("c")}).str());
+  EXPECT_EQ(group.at("metrics").at("validation_loss").at("best").at("mean").number(), 3);
+}
+
+TEST_F(RunTableTest, ShowsAMetricThatHasBecomeNan) {
+  begin("a", R"("seed": 1)", 1);
+  write("a", kStatsFile, "{\"step\": 1, \"loss\": 9}\n{\"step\": 2, \"loss\": null}\n");
+  const std::string text = listing({{.name = "loss"}}).text;
+  EXPECT_THAT(text, HasSubstr("  nan   9"));
+}
+
 TEST_F(RunTableTest, OfAFolderWithoutRunsIsAnError) {
-  EXPECT_THROW(runs_below(folder_), NotFoundError);
-  EXPECT_THROW(runs_below(at("none")), NotFoundError);
+  EXPECT_THROW(runs_below(std::vector{folder_}), NotFoundError);
+  EXPECT_THROW(runs_below(std::vector{at("none")}), NotFoundError);
 }
 
 }  // namespace run_table_test

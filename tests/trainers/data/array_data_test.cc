@@ -19,6 +19,7 @@ using test::message_of;
 using test::npy;
 using test::npy_of;
 using test::zip;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -89,6 +90,12 @@ TEST_F(ArrayDataTest, SayWhatIsWrong) {
   EXPECT_THAT(message_of<NotFoundError>([&] { open()->size(); }), HasSubstr("has no array y"));
   write("train.npz", archive.substr(0, archive.size() - 10));
   EXPECT_THAT(refusal(), HasSubstr("no zip archive, or one that is cut off"));
+  // Stored blocks, so that each byte of the data unpacks.
+  std::string wrong = zip({{"x.npy", x_}, {"y.npy", y_}}, true, false, 0);
+  wrong[wrong.find(std::string("\0\0\x80\x3f", 4))] ^= '\1';
+  write("train.npz", wrong);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("train.npz, array x: its packed data are damaged"),
+                               HasSubstr("expected the CRC 0x")));
   std::string damaged = archive;
   damaged[40] ^= '\x55';
   damaged[41] ^= '\x55';
@@ -120,7 +127,8 @@ TEST_F(ArrayDataTest, GiveImagesToo) {
   EXPECT_NEAR(found[0].data<float>()[0], (51 / 255.0 - 0.485) / 0.229, 1e-3);
   EXPECT_THAT(
       message_of<IoError>([&] { gather_tensors(*open_images(), std::vector<std::int64_t>{1}); }),
-      HasSubstr("train.npz, array x: bad record at byte"));
+      AllOf(HasSubstr("train.npz, array x: bad record at byte"),
+            HasSubstr(": row 1: the label 11")));
   write("train.npz", zip({{"x.npy", x_}, {"y.npy", y_}}));
   EXPECT_THAT(message_of<IoError>([&] { open_images()->size(); }),
               HasSubstr("where images are u8 [n,height,width,3]"));

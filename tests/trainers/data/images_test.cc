@@ -266,7 +266,7 @@ TEST_F(ImagesTest, EndWhereAllRecordsAreBadOrThereAreNone) {
               }),
               HasSubstr("all records are bad"));
   EXPECT_THAT(message_of<NotFoundError>([&] { open({}, 0, true)->size(); }),
-              HasSubstr("has nothing named train-*; name the folder with the TFRecord files"));
+              HasSubstr("has no file named train-*; name the folder with the TFRecord files"));
   write("train-0", {});
   EXPECT_THAT(
       message_of<IoError>([&] { open({}, 0, true)->size(); }),
@@ -297,7 +297,9 @@ TEST_F(FolderImagesTest, AreNumberedByTheNamesOfTheFoldersForTraining) {
   write("train/cat/b.PNG", png_);
   write("train/cat/a.jpg", jpeg_of(ramp(9, 20)));
   write("train/cat/notes.txt", "no image");
+  write("train/cat/._a.jpg", "of another system");
   write("train/ant/z.jpeg", jpeg_of(ramp(20, 9)));
+  write("val.txt", "no folder");
   write("val/cat/1.png", png_);
   const auto data = open();
   EXPECT_EQ(data->describe(), cat("3 images of ", folder_.path(), "/train"));
@@ -310,7 +312,11 @@ TEST_F(FolderImagesTest, AreNumberedByTheNamesOfTheFoldersForTraining) {
 
 TEST_F(FolderImagesTest, SayWhichFileOrFolderIsWrong) {
   EXPECT_THAT(message_of<NotFoundError>([&] { open()->size(); }),
-              HasSubstr("has nothing named train; name the folder"));
+              HasSubstr("has no folder named train; name the folder"));
+  write("train/cat/deep/a.png", png_);
+  write("train/dog/deep/b.png", png_);
+  EXPECT_THAT(message_of<IoError>([&] { open()->size(); }),
+              HasSubstr("folders inside them are not searched"));
   write("train/cat/a.png", png_);
   write("train/dog/b.png", "no image");
   write("val/cow/c.png", png_);

@@ -39,9 +39,9 @@ std::string npy_of(const std::string& descr, const std::string& shape,
              {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-inline std::string deflated(const std::string& plain) {
+inline std::string deflated(const std::string& plain, int level = Z_BEST_COMPRESSION) {
   z_stream stream = {};
-  deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, level, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
   std::string packed(deflateBound(&stream, plain.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(plain.data()));
   stream.avail_in = static_cast<uInt>(plain.size());
@@ -55,10 +55,12 @@ inline std::string deflated(const std::string& plain) {
 
 // A zip archive. With `in_64_bits` its sizes are in extra fields, as numpy.savez writes them.
 inline std::string zip(const std::vector<std::pair<std::string, std::string>>& members,
-                       bool packed = false, bool in_64_bits = false) {
+                       bool packed = false, bool in_64_bits = false,
+                       int level = Z_BEST_COMPRESSION) {
   std::string file, directory;
   for (const auto& [name, content] : members) {
-    const std::string data = packed ? deflated(content) : content;
+    const std::string data = packed ? deflated(content, level) : content;
+    const uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size());
     const std::string method = little_endian<std::uint16_t>(packed ? 8 : 0);
     const std::string sizes = in_64_bits
                                   ? std::string(8, '\xFF')
@@ -69,8 +71,9 @@ inline std::string zip(const std::vector<std::pair<std::string, std::string>>& m
                                                 little_endian<std::uint16_t>(16) +
                                                 little_endian<std::uint64_t>(content.size()) +
                                                 little_endian<std::uint64_t>(data.size());
-    const std::string middle = std::string("\x14\0\0\0", 4) + method + std::string(8, '\0') +
-                               sizes + little_endian(static_cast<std::uint16_t>(name.size())) +
+    const std::string middle = std::string("\x14\0\0\0", 4) + method + std::string(4, '\0') +
+                               little_endian(static_cast<std::uint32_t>(sum)) + sizes +
+                               little_endian(static_cast<std::uint16_t>(name.size())) +
                                little_endian(static_cast<std::uint16_t>(extra.size()));
     directory += std::string("PK\1\2\x14\0", 6) + middle + std::string(10, '\0') +
                  little_endian(static_cast<std::uint32_t>(file.size())) + name + extra;

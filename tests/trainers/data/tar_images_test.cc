@@ -1,5 +1,6 @@
 // Tar files of images, their members and their indexes.
 #include <filesystem>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include "belfry/tests/trainers/data/tar_files.h"
 #include "belfry/tests/trainers/data/tf_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
+#include "belfry/trainers/data/byte_input.h"
 #include "belfry/trainers/data/images.h"
 #include "belfry/trainers/data/record_index.h"
 #include "belfry/trainers/data/tar_members.h"
@@ -151,10 +153,12 @@ TEST_F(TarImagesTest, GroupMembersByTheNamesUpToTheFirstDot) {
                            tar_member("2.seg.png", "no image") + tar_member("2.PNG", image) +
                            end_of_tar());
   write("train-1.tar", tar_sample("1", jpeg_of(ramp(9, 9)), "5"));
+  write("train-0.tar.md5", "no shard");
   write("other.tar", tar_sample("1", jpeg_of(ramp(9, 9)), "6"));
   EXPECT_THAT(labels_of(*open()), ElementsAre(3, 4, 5));
   EXPECT_THAT(labels_of(*open(0, "o*.tar")), ElementsAre(6));
   EXPECT_EQ(open()->files().size(), 2u);
+  EXPECT_EQ(open()->describe(), cat("3 images of ", path("train-0.tar"), " and 1 file more"));
 }
 
 TEST_F(TarImagesTest, NameFileAndSampleOfABadOne) {
@@ -164,6 +168,7 @@ TEST_F(TarImagesTest, NameFileAndSampleOfABadOne) {
       {tar_sample("k", image, "12"), "the label 12 is no class from 0 to 9"},
       {tar_sample("k", image, "cat"), "k.cls holds no whole number"},
       {tar_member("k.png", image), "k: has no .cls"},
+      {tar_sample("k", "", "1"), "k: has no .jpg, .jpeg or .png, or an empty one"},
       {tar_member("k.cls", "1"), "k: has no .jpg"}};
   for (const auto& [bad, reason] : kinds) {
     write("train.tar", tar_sample("a", image, "7") + bad + tar_sample("z", image, "8"));
@@ -202,6 +207,9 @@ TEST_F(TarImagesTest, GiveTheSamePackedInOneMemberOrSeveral) {
     const auto second = test::gzip(as_bytes(file.substr(1'500'001)));
     if (in_two) packed.insert(packed.end(), second.begin(), second.end());
     folder_.write("packed.tar.gz", packed);
+    std::filesystem::last_write_time(
+        path("packed.tar.gz"),
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
     std::filesystem::remove(index_path(path("packed.tar.gz")));
     for (int run = 0; run < 2; ++run) {  // the second one finds the index
       const auto data = open(0, "packed*");
@@ -224,13 +232,14 @@ TEST_F(TarImagesTest, AreFoundByAnIndexUntilTheyChange) {
   std::string file;
   for (int i = 0; i < 300; ++i) file += tar_sample(cat("s", i), image, "1", "png");
   write("train.tar", file);
-  std::vector<std::int64_t> last{299};
+  const std::vector<std::int64_t> last{299};
+  const auto time = std::filesystem::last_write_time(path("train.tar")) - std::chrono::hours(1);
+  std::filesystem::last_write_time(path("train.tar"), time);
   EXPECT_EQ(gather_tensors(*open(), last)[1], (Tensor({1}, std::vector<std::int32_t>{1})));
   const std::string index = index_path(path("train.tar"));
   EXPECT_THAT(index, testing::EndsWith("/.train.tar.index"));
   ASSERT_TRUE(std::filesystem::exists(index));
   // The labels are in the index, so other content of the same size and time is not noticed.
-  const auto time = std::filesystem::last_write_time(path("train.tar"));
   std::string changed;
   for (int i = 0; i < 300; ++i) changed += tar_sample(cat("s", i), image, "2", "png");
   write("train.tar", changed);
@@ -245,6 +254,41 @@ TEST_F(TarImagesTest, AreFoundByAnIndexUntilTheyChange) {
                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   EXPECT_EQ(gather_tensors(*open(), last)[1], (Tensor({1}, std::vector<std::int32_t>{2})));
   EXPECT_NE(local_file_system().read(index), bytes);
+}
+
+TEST_F(TarImagesTest, AreNotFoundByAnIndexOfTheSameSecond) {
+  const std::string image = png_of(ramp(8, 8));
+  const std::vector<std::int64_t> last{299};
+  std::filesystem::file_time_type time;
+  for (const std::int32_t label : {1, 2}) {
+    std::string file;
+    for (int i = 0; i < 300; ++i) file += tar_sample(cat("s", i), image, cat(label), "png");
+    write("train.tar", file);
+    if (label == 1) time = std::filesystem::last_write_time(path("train.tar"));
+    std::filesystem::last_write_time(path("train.tar"), time);
+    EXPECT_EQ(gather_tensors(*open(), last)[1], (Tensor({1}, std::vector<std::int32_t>{label})));
+  }
+}
+
+TEST(RecordIndexes, HaveNoRecordBeyondTheFile) {
+  constexpr std::uint64_t kSize = 1000, kTop = std::numeric_limits<std::uint64_t>::max();
+  const auto read = [&](const IndexedRecord& record, bool packed) {
+    RecordIndex index{.records = {record}};
+    if (packed) index.points.places.push_back({.packed = 10});
+    const auto bytes = as_bytes(index_bytes(index, IndexedKind::kTfRecords, kSize, 7));
+    BytesFile file(bytes);
+    return read_index(file, IndexedKind::kTfRecords, kSize, 7).records;
+  };
+  const IndexedRecord last{.offset = 500, .head = 100, .length = 400};
+  EXPECT_THAT(read(last, false), ElementsAre(last));
+  const IndexedRecord unpacked{.offset = 1031 * kSize, .length = kSize};
+  EXPECT_THAT(read(unpacked, true), ElementsAre(unpacked));
+  for (const IndexedRecord& forged :
+       {IndexedRecord{.length = kTop - 15}, IndexedRecord{.offset = kTop},
+        IndexedRecord{.offset = 500, .head = kTop - 400},
+        IndexedRecord{.offset = 501, .length = 500}, unpacked})
+    EXPECT_THAT(message_of<IoError>([&] { read(forged, false); }),
+                HasSubstr("the index is damaged"));
 }
 
 TEST_F(TarImagesTest, OfAFewSamplesHaveNoIndex) {
