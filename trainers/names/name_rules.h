@@ -3,8 +3,8 @@
 //
 //   THEIRS = OURS [: STEP, STEP, ...]    a rule, for import and, backwards, for export
 //   ignore PATTERN                       leaves out their tensors of such names; '*' is any text
-//   let AXIS = LENGTH                    the length of an axis: 12; OURS[0] is that of axis 0 of
-//   ours needs OPTION=VALUE                   what a program must be told to compute as they do
+//   let AXIS = LENGTH                    the length of an axis: a number, or that of ours: OURS[0]
+//   needs OPTION=VALUE                   what a program must be told to compute as they do
 //
 // In the names of a rule {i} is a whole number, the same on both sides, and {i+1} is one more. In
 // THEIRS, (text) may be missing; an export writes it. [q k v] stands for several tensors, one for
