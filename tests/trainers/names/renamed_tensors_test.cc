@@ -266,5 +266,14 @@ TEST(RenamedTensors, OfBatchNormKeepTheirMomentsApart) {
   EXPECT_THAT(floats(ours.at("group1/block0/shortcut/W")), ElementsAre(1, 3, 5, 2, 4, 6));
 }
 
+TEST(RenamedTensors, OfOlderFilesGetTheNamesOfNewerOnes) {
+  const NameRules rules = find_name_rules("vit");
+  const std::string layer = "encoder.layers.encoder_layer_1.mlp.";
+  const Values ours = renamed({{layer + "linear_1.bias", counted({3})}}, rules);
+  EXPECT_EQ(ours, (Values{{"block1/fc0/b", counted({3})}}));
+  EXPECT_EQ(renamed(ours, rules, {.way = RenamingWay::kToTheirs}),
+            (Values{{layer + "0.bias", counted({3})}}));
+}
+
 }  // namespace renamed_tensors_test
 }  // namespace belfry
