@@ -1,6 +1,6 @@
-// A vision transformer on CIFAR-10, or of a published size on other images. Try: vit
-// --devices=cpu:4
-// --data_dir=DIR --dropout=0.1; or vit --preset=b16 --devices=gpu:8 --data_dir=DIR
+// A vision transformer on CIFAR-10, or of a published size on other images. Try:
+//   vit --devices=cpu:4 --data_dir=DIR --dropout=0.1
+//   vit --preset=b16 --devices=gpu:8 --data_dir=DIR
 #include "belfry/trainers/models/vit.h"
 
 #include "belfry/belfry.h"

@@ -117,6 +117,35 @@ TEST_F(GenerateTest, TakesTheModelOfALoneCheckpointFromFlags) {
                  "say by flags, such as --preset and --layers, which model");
 }
 
+// Imported weights say how to compute with them.
+TEST_F(GenerateTest, TakesTheFlagsThatImportedWeightsNeed) {
+  const std::string lone = path("run/checkpoints/latest/model.safetensors"),
+                    made = path("imported");
+  std::string rules = "needs gelu=exact\nneeds norm_epsilon=0.00001\n";
+  for (const char* const name :
+       {"tokens/table", "positions", "norm/gamma", "norm/beta", "block{i}/norm{n}/gamma",
+        "block{i}/norm{n}/beta", "block{i}/attention/qkv/W", "block{i}/attention/qkv/b",
+        "block{i}/attention/out/W", "block{i}/attention/out/b", "block{i}/fc{n}/W",
+        "block{i}/fc{n}/b"})
+    rules += cat(name, " = ", name, "\n");
+  folder_->write("own.names", test::as_bytes(rules));
+  const Finished imported =
+      run("belfry", {"checkpoint", "import", lone, made, "--names=" + path("own.names")});
+  ASSERT_EQ(imported.status, 0) << imported.errors;
+  const std::vector<std::string> flags{made, data(), "--layers=2", "--sequence_length=24",
+                                       "--seed=7"};
+  const auto with = [&](const char* more) {
+    std::vector<std::string> all = flags;
+    all.emplace_back(more);
+    return all;
+  };
+  const Finished plain = generate(flags);
+  EXPECT_EQ(plain.status, 0) << plain.errors;
+  EXPECT_EQ(plain.output, generate(with("--gelu=exact")).output);
+  expect_refusal(with("--gelu=tanh"), 2, "--gelu=tanh: the weights of ");
+  expect_refusal(with("--norm_epsilon=1e-6"), 2, "need --norm_epsilon=0.00001");
+}
+
 TEST_F(GenerateTest, RefusesWhatCannotBe) {
   expect_refusal({path("run"), "--prompt=Q"}, 2, "--prompt=Q: the character 'Q' is none of the ");
   expect_refusal({path("words"), "--prompt=Q"}, 2, "--prompt=Q: no token stands for 'Q'");

@@ -243,6 +243,9 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
       " chooses one value of each weight, and --state writes all as they are; leave "
       "one of them out");
   check_names(parser, flags.names, flags.partial);
+  require<FlagError>(!flags.state || flags.names.empty(), "--names=", flags.names,
+                     " renames weights, and --state writes all tensors as they are; leave one of "
+                     "them out");
   for (const char* const flag : {"--layout", "--state", "--names"})
     require<FlagError>(flags.format == ExportFormat::kSafetensors || !parser.given(flag),
                        parser.flag(flag).written, " is for safetensors; a file of the format ",
@@ -398,6 +401,7 @@ int import_by_names(const ImportFlags& flags, const NameRules& rules) {
             " tensors of ", flags.in, " by the names of ", rules.name, "\n",
             reasons_text(imported.left_out),
             names_text("missing, so these stay as they were:", imported.missing),
+            names_text("of another shape, so these stay as they were:", imported.unlike),
             needs_text(rules)));
   return 0;
 }

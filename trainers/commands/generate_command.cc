@@ -11,9 +11,11 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/trainers/commands/subcommands.h"
+#include "belfry/trainers/data/bad_records.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_flags.h"
 #include "belfry/trainers/models/gpt_text.h"
+#include "belfry/trainers/names/named_weights.h"
 #include "belfry/trainers/options/option.h"
 #include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
@@ -59,11 +61,32 @@ void take_flags_of_run(const FlagParser& parser, const std::vector<OwnOption>& o
     if (parser.given("--" + name)) continue;
     const std::string text = text_of(value);
     if (name == "data_dir") flags.data.data_dir = text;
+    if (name == "bad_records")
+      naming_flag<FlagError>(cat(run, "/config.json"),
+                             [&] { flags.data.bad_records = parse_bad_records(text); });
     const auto option = std::ranges::find(own, name, &OwnOption::name);
     if (option == own.end() || text.empty()) continue;
     naming_flag<FlagError>(cat(run, "/config.json"), [&] {
       option->read({name, text, cat("--", name, "=", text), /*of_file=*/true});
     });
+  }
+}
+
+// An imported checkpoint says with which flags a model computes what its own program computes.
+void take_needed_flags(const FlagParser& parser, const std::vector<OwnOption>& own,
+                       const GenerateFlags& flags) {
+  const std::string checkpoint = checkpoint_at(flags.run, flags.checkpoint);
+  for (const auto& [name, value] : needs_in(inspect_checkpoint(checkpoint).extra)) {
+    const auto option = std::ranges::find(own, name, &OwnOption::name);
+    if (option == own.end()) continue;
+    const std::string flag = cat("--", name), wanted = cat(flag, "=", value);
+    if (!parser.given(flag))
+      naming_flag<FlagError>(checkpoint, [&] {
+        option->read({name, value, wanted, /*of_file=*/true});
+      });
+    require<FlagError>(is_needed_value(option->value(), value), parser.flag(flag).written,
+                       ": the weights of ", checkpoint, " need ", wanted,
+                       "; with anything else they fit, and the text is wrong");
   }
 }
 
@@ -77,7 +100,8 @@ GenerateFlags parse_generate(std::span<const char* const> arguments, const std::
                       "a run of gpt, or a checkpoint: of a run its best one, or the latest",
                       FlagParser::Needed::kYes);
   parser.add("--prompt", flags.prompt, "TEXT", "the text to continue [a line break]");
-  parser.add("--length", flags.length, 1, 1 << 28, "N", "tokens to add [200]");
+  parser.add("--length", flags.length, 1, 1 << 28, "N",
+             "tokens to add, unless <|endoftext|> comes before [200]");
   parser.add_number(
       "--temperature", flags.draw.temperature, "a number from 0 on",
       [](double x) { return x >= 0; }, "X",
@@ -105,13 +129,14 @@ GenerateFlags parse_generate(std::span<const char* const> arguments, const std::
   parser.add("--data_dir", flags.data.data_dir, "DIR",
              "the folder with the input.txt whose characters are the tokens [that of the run]");
   flags.help = parse_with_config(parser, arguments);
-  if (flags.help.empty()) take_flags_of_run(parser, own, flags);
+  if (!flags.help.empty()) return flags;
+  take_flags_of_run(parser, own, flags);
+  take_needed_flags(parser, own, flags);
   return flags;
 }
 
 std::vector<std::int32_t> encoded_prompt(const Vocabulary& vocabulary, const std::string& prompt) {
-  return as_flag(cat("--prompt=", shown(prompt)),
-                 [&] { return vocabulary.encode(prompt.empty() ? "\n" : prompt); });
+  return as_flag(cat("--prompt=", shown(prompt)), [&] { return first_tokens(vocabulary, prompt); });
 }
 
 // A checkpoint that lacks a variable, or has another shape of it, is of a model of another size.

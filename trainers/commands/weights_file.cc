@@ -294,7 +294,8 @@ ImportedWeights import_named_weights(const std::string& weights, const NameRules
   ImportedWeights result{.tensors = file.tensors().size(),
                          .made = renamed.tensors().size(),
                          .left_out = renamed.left_out(),
-                         .missing = renamed.missing()};
+                         .missing = renamed.missing(),
+                         .unlike = renamed.unlike()};
   NewValues values;
   std::vector<StoredVariable> variables;
   for (const auto& [name, target] : renamed.tensors()) {

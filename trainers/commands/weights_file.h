@@ -57,7 +57,9 @@ struct ImportedWeights {
   // With names:
   std::size_t made = 0;               // weights
   std::vector<std::string> left_out;  // tensors that no rule takes, and why
-  std::vector<std::string> missing;   // weights of `like` that keep their values
+  // Weights of `like` that keep their values: those that no tensor becomes, and those that one of
+  // another type would become.
+  std::vector<std::string> missing, unlike;
 };
 
 // Saves a checkpoint at `path`: `like` with the values of the safetensors file `weights`, or of

@@ -188,6 +188,12 @@ void BpeVocabulary::merge(std::vector<std::int32_t>& to, std::size_t begin) cons
   to.resize(to.size() - std::ranges::remove(symbols, kGone).size());
 }
 
+std::optional<std::int32_t> BpeVocabulary::end_of_text() const {
+  for (const BpeRules::Added& added : rules_.added)
+    if (added.text == kEndOfText) return added.token;
+  return {};
+}
+
 std::string BpeVocabulary::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
   for (const std::int32_t token : tokens) {

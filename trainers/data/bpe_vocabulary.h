@@ -12,6 +12,9 @@
 
 namespace belfry {
 
+// The added token between the texts of GPT-2.
+inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+
 // What a tokenizer does, in this order: it finds added tokens, changes the text between them, cuts
 // it into pieces, and merges the symbols of each piece, bytes or characters.
 struct BpeRules {
@@ -54,6 +57,8 @@ class BpeVocabulary final : public Vocabulary {
   // Bytes that are no UTF-8 become pieces of their own.
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;
+  // The added token kEndOfText.
+  std::optional<std::int32_t> end_of_text() const override;
   std::vector<std::string> files() const override { return rules_.files; }
 
  private:

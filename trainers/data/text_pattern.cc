@@ -71,8 +71,13 @@ void TextPattern::cut(std::string_view text,
   };
   std::size_t done = 0;
   for (std::size_t from = 0; from < text.size();) {
-    const int found = pcre2_match(compiled_->code, as_units(text), text.size(), from,
-                                  PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+    const auto match_with = [&](std::uint32_t options) {
+      return pcre2_match(compiled_->code, as_units(text), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | options, match.get(), nullptr);
+    };
+    int found = match_with(0);
+    // Without compiled code, matching is slower and takes its memory from the heap.
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match_with(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) break;
     require<Error>(found > 0, "a pattern of the tokenizer cannot be applied to '",
                    shown(text.substr(from)), "': ", message_of(found));

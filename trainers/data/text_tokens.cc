@@ -149,12 +149,19 @@ class CharacterTokens final : public TokenStream {
   const CharacterVocabulary vocabulary_;
 };
 
+std::vector<std::int32_t> encoded(std::string_view text, const Vocabulary& vocabulary,
+                                  const std::string& what) try {
+  return vocabulary.encode(text);
+} catch (const InvalidArgument& error) {
+  throw IoError(cat(what, ": ", error.what(), "; name a tokenizer that knows all of the text"));
+}
+
 class EncodedTokens final : public TokenStream {
  public:
   EncodedTokens(std::string_view text, std::shared_ptr<const Vocabulary> vocabulary,
                 const std::string& what)
       : vocabulary_(std::move(vocabulary)),
-        tokens_(vocabulary_->encode(text)),
+        tokens_(encoded(text, *vocabulary_, what)),
         description_(cat(tokens_.size(), " tokens, of ", vocabulary_->size(),
                          " different ones, of ", what)) {}
 

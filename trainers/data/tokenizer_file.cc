@@ -18,7 +18,6 @@ constexpr std::int64_t kMostTokens = 1114112;  // what the option vocabulary tak
 // The pattern of GPT-2: endings, words, numbers, other characters, and spaces.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 // How files write bytes: those that are printable in Latin-1 as their characters, all others as
 // characters from U+0100 on.
@@ -204,7 +203,7 @@ void TokenizerReader::read_metaspace(const JsonValue& step) {
         {.from = "", .to = space_, .unless_there = true, .at_start = scheme == "first"});
   if (!is_set(step, "split", true)) return;
   const std::string quoted = cat("\\Q", space_, "\\E");
-  rules_.cuts.emplace_back(cat("(?s)(?:", quoted, ")?(?:(?!", quoted, ").)+|", quoted),
+  rules_.cuts.emplace_back(cat("(?s)(?:", quoted, ")?(?:(?!", quoted, ").)++|", quoted),
                            TextPattern::Form::kExpression, TextPattern::Keep::kAll);
 }
 

@@ -1,6 +1,7 @@
 // The meaning of tokens of text.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ class Vocabulary {
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // Throws InvalidArgument for a number that is no token.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+  // The token that ends a text, if there is one.
+  virtual std::optional<std::int32_t> end_of_text() const { return {}; }
   // The files that define it; none if the text or the kind of tokens does.
   virtual std::vector<std::string> files() const { return {}; }
 };

@@ -153,6 +153,17 @@ std::optional<std::size_t> AxisPattern::place_after(std::string_view axis) const
   return axis_pattern::place_in(after_, axis);
 }
 
+std::vector<std::string> AxisPattern::unknown_lengths(const AxisLengths& given) const {
+  std::vector<std::string> unknown;
+  for (const Axis& axis : before_) {
+    std::vector<std::string> open;
+    for (const std::string& name : axis)
+      if (!given.contains(name)) open.push_back(name);
+    if (open.size() > 1) unknown.insert(unknown.end(), open.begin(), open.end());
+  }
+  return unknown;
+}
+
 std::string AxisPattern::str() const {
   return cat(axis_pattern::text_of_side(before_), " -> ", axis_pattern::text_of_side(after_));
 }

@@ -10,7 +10,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -22,7 +21,7 @@
 
 namespace belfry {
 
-using AxisLengths = std::map<std::string, std::int64_t, std::less<>>;
+using AxisLengths = std::map<std::string, std::int64_t>;
 
 class AxisPattern {
  public:
@@ -39,6 +38,9 @@ class AxisPattern {
   // The place of an axis that stands alone, outside parentheses, on the left and on the right.
   std::optional<std::size_t> place_before(std::string_view axis) const;
   std::optional<std::size_t> place_after(std::string_view axis) const;
+  // Axes of their side whose lengths no tensor shows: each is in parentheses with another one, and
+  // neither is given.
+  std::vector<std::string> unknown_lengths(const AxisLengths& given) const;
   std::string str() const;
 
  private:

@@ -113,7 +113,7 @@ void check_rule(const NameRule& rule) {
 NameRule read_rule(std::string_view line) {
   const auto sides = cut(line, " = ");
   require(sides.has_value(), "no rule: write THEIRS = OURS");
-  NameRule rule{.text = std::string(line)};
+  NameRule rule;
   const auto steps = cut(sides->second, " : ");
   for (const std::string& name : listed_names(sides->first))
     rule.theirs.push_back(spellings_of(name));
@@ -148,7 +148,9 @@ void read_line(std::string_view line, NameRules& rules, int number) {
   } else if (line.starts_with("needs ")) {
     const auto sides = cut(rest("needs"), "=");
     require(sides.has_value(), "write needs OPTION=VALUE");
-    rules.needs.emplace(sides->first, sides->second);
+    const auto [needed, is_new] = rules.needs.emplace(sides->first, sides->second);
+    require(is_new || needed->second == sides->second, "'", shown(sides->first), "' needs to be '",
+            shown(needed->second), "' already; remove one of the two");
   } else {
     rules.rules.push_back(read_rule(line));
     rules.rules.back().line = number;

@@ -3,8 +3,8 @@
 //
 //   THEIRS = OURS [: STEP, STEP, ...]    a rule, for import and, backwards, for export
 //   ignore PATTERN                       leaves out their tensors of such names; '*' is any text
-//   let AXIS = NUMBER | OUR NAME[AXIS]   the length of an axis: a number, or that of a weight of
-//   ours needs OPTION=VALUE                   what a program must be told to compute as they do
+//   let AXIS = LENGTH                    the length of an axis: a number, or that of ours: OURS[0]
+//   needs OPTION=VALUE                   what a program must be told to compute as they do
 //
 // In the names of a rule {i} is a whole number, the same on both sides, and {i+1} is one more. In
 // THEIRS, (text) may be missing; an export writes it. [q k v] stands for several tensors, one for
@@ -59,7 +59,6 @@ class NamePattern {
 
 struct NameRule {
   int line = 0;
-  std::string text;
   // The tensors of one use of the rule. Each of theirs has one or more spellings; an export writes
   // the first.
   std::vector<std::vector<NamePattern>> theirs;
@@ -94,7 +93,7 @@ struct NameRules {
   std::string place_of(const NameRule& rule) const;
 };
 
-// "gpt2, llama, torchvision-resnet".
+// "gpt2", "llama", "torchvision-resnet", "vit".
 std::vector<std::string> known_name_rules();
 // The rules that Belfry has under this name, or those of a file. Throws InvalidArgument with the
 // known names, NotFoundError and IoError.

@@ -88,6 +88,8 @@ void RenamedTensors::find_lengths() {
     const Shape& shape = ours->at(weight).shape;
     require(axis < shape.rank(), rules_.name, ": let ", name, " = ", weight, "[", axis,
             "]: ", weight, " is ", shape, ", which has no axis ", axis);
+    require(shape[axis] > 0, rules_.name, ": let ", name, " = ", weight, "[", axis, "]: ", weight,
+            " is ", shape, ", but a length is above 0; correct the rules");
     lengths_[name] = shape[axis];
   }
 }
@@ -143,9 +145,11 @@ bool RenamedTensors::take_by(const NameRule& rule, const std::string& name,
       uses_.push_back(std::move(use));
     }
     std::string& source = uses_[known[key]].sources[part];
-    require(source.empty(), source_.place(name), ": by ", rules_.place_of(rule),
-            " it is the same as '", shown(source), "', which is there, too; remove one");
-    source = name;
+    if (source.empty())
+      source = name;
+    else
+      refuse(cat(source_.place(name), ": by ", rules_.place_of(rule), " it is the same as '",
+                 shown(source), "', which is there, too; remove one"));
     return true;
   }
   return false;
@@ -179,31 +183,41 @@ AxisPattern RenamedTensors::axes_of(const NameRule& rule) const {
   return to_ours() ? *rule.axes : rule.axes->back();
 }
 
-DType RenamedTensors::target_type(const Use& use, DType source, const std::string& target) const {
-  if (!to_ours()) return use.rule->their_type.value_or(source);
+// All sources must widen to it, unless the rule rounds.
+DType RenamedTensors::target_type(const Use& use, const std::string& target) const {
+  const std::optional<DType> theirs = use.rule->their_type;
+  const DType first = source_.types.at(use.sources[0]).dtype;
   const bool is_known = options_.model && options_.model->contains(target);
-  const DType wanted =
-      is_known ? options_.model->at(target).dtype : renamed_tensors::natural_type(source);
-  const bool rounds = use.rule->their_type && is_floating(source) && is_floating(wanted);
-  require(rounds || widens(source, wanted), where(use), " it becomes '", target, "', but it is ",
-          name_of(source), " and that is ", name_of(wanted),
-          is_floating(source) && is_floating(wanted)
-              ? cat("; let the rule round: as ", name_of(source))
-              : "");
+  const DType wanted = !to_ours() ? (theirs && is_floating(first) ? *theirs : first)
+                       : is_known ? options_.model->at(target).dtype
+                                  : renamed_tensors::natural_type(first);
+  for (const std::string& source : use.sources) {
+    const DType from = source_.types.at(source).dtype;
+    const bool are_floating = is_floating(from) && is_floating(wanted);
+    require((theirs && are_floating) || widens(from, wanted), source_.place(source), ": by ",
+            rules_.place_of(*use.rule), " it becomes '", target, "', but it is ", name_of(from),
+            " and that is ", name_of(wanted),
+            are_floating ? cat("; let the rule round: as ", name_of(from)) : "");
+  }
   return wanted;
 }
 
 void RenamedTensors::find_types(Use& use) const try {
+  if (use.rule->axes)
+    for (const std::string& length : axes_of(*use.rule).unknown_lengths(lengths_))
+      require_known(length);
   if (use.sources.size() == 1 && use.targets.size() == 1) {
     const TensorType& from = source_.types.at(use.sources[0]);
     use.types = {{use.rule->axes ? axes_of(*use.rule).arranged(from.shape, lengths_) : from.shape,
-                  target_type(use, from.dtype, use.targets[0])}};
+                  target_type(use, use.targets[0])}};
     return;
   }
   const AxisPattern axes = axes_of(*use.rule);
   use.types = use.sources.size() > 1 ? joined_type(use, axes) : split_types(use, axes);
 } catch (const InvalidArgument& error) {
-  if (std::string_view(error.what()).starts_with(source_.place(use.sources[0]))) throw;
+  const std::string_view what = error.what();
+  for (const std::string& source : use.sources)
+    if (what.starts_with(source_.place(source))) throw;
   throw InvalidArgument(cat(where(use), ": ", error.what()));
 }
 
@@ -211,6 +225,13 @@ bool RenamedTensors::lengths_are_known(const NameRule& rule) const {
   return std::ranges::all_of(rule.sizes, [&](const std::string& size) {
     return !rules_.lengths.contains(size) || lengths_.contains(size);
   });
+}
+
+// A rule may take a length from a weight of the model.
+void RenamedTensors::require_known(const std::string& length) const {
+  require(lengths_.contains(length) || !rules_.lengths.contains(length), "the length ", length,
+          " is that of a weight of the model, which is not known here; name a checkpoint of it (",
+          the_option("like"), ")");
 }
 
 // The lengths of the parts of an axis.
@@ -228,10 +249,7 @@ std::vector<std::int64_t> RenamedTensors::part_lengths(const Use& use, std::int6
       continue;
     }
     const auto named = lengths_.find(size);
-    require(named != lengths_.end() || !rules_.lengths.contains(size), "the length ", size,
-            " is that of a weight of the model, which is not known here; name a checkpoint of it "
-            "(",
-            the_option("like"), ")");
+    require_known(size);
     lengths.back() =
         named != lengths_.end() ? named->second : parse_number<std::int64_t>("the length", size);
     fits = fits && lengths.back() <= left;
@@ -263,8 +281,7 @@ std::vector<TensorType> RenamedTensors::joined_type(const Use& use, const AxisPa
       require(shapes[i][axis] == wanted[i], "'", shown(use.sources[i]), "' has a length of ",
               shapes[i][axis], " along ", use.rule->along, ", not ", wanted[i]);
   }
-  const DType from = source_.types.at(use.sources[0]).dtype;
-  return {{with_length(shapes[0], axis, whole), target_type(use, from, use.targets[0])}};
+  return {{with_length(shapes[0], axis, whole), target_type(use, use.targets[0])}};
 }
 
 std::vector<TensorType> RenamedTensors::split_types(const Use& use, const AxisPattern& axes) const {
@@ -276,7 +293,7 @@ std::vector<TensorType> RenamedTensors::split_types(const Use& use, const AxisPa
   for (std::size_t i = 0; i < lengths.size(); ++i)
     types.push_back(
         {axes.arranged(renamed_tensors::with_length(from.shape, axis, lengths[i]), lengths_),
-         target_type(use, from.dtype, use.targets[i])});
+         target_type(use, use.targets[i])});
   return types;
 }
 
@@ -318,7 +335,7 @@ void RenamedTensors::check_model() {
     const std::string what = cat(where(uses_[found->second.use]), " it becomes '", name, "' ",
                                  there, ", but the model has ", type);
     require(options_.partial, what, "; build the model in the size of these weights");
-    missing_.push_back(cat(name, " (", there, " there, ", type, " here)"));
+    unlike_.push_back(cat(name, " (", there, " there, ", type, " here)"));
   }
   std::erase_if(targets_, [&](const auto& target) {
     const auto wanted = options_.model->find(target.first);

@@ -45,9 +45,11 @@ class RenamedTensors {
   };
   const std::map<std::string, Target>& tensors() const { return targets_; }
   std::vector<std::byte> value(const std::string& name) const;
-  // For `partial`, with the reason.
+  // For `partial`: tensors with the reason, weights of the model that no tensor becomes, and those
+  // that one of another type would become, with both types.
   const std::vector<std::string>& left_out() const { return left_out_; }
   const std::vector<std::string>& missing() const { return missing_; }
+  const std::vector<std::string>& unlike() const { return unlike_; }
 
  private:
   // One use of a rule: all sources that it needs, and what it makes of them.
@@ -72,7 +74,8 @@ class RenamedTensors {
   bool lengths_are_known(const NameRule& rule) const;
   std::vector<TensorType> joined_type(const Use& use, const AxisPattern& axes) const;
   std::vector<TensorType> split_types(const Use& use, const AxisPattern& axes) const;
-  DType target_type(const Use& use, DType source, const std::string& target) const;
+  DType target_type(const Use& use, const std::string& target) const;
+  void require_known(const std::string& length) const;
   void add_targets(std::size_t use);
   bool gives_the_same(const std::string& name, const Target& other) const;
   void check_model();
@@ -90,7 +93,7 @@ class RenamedTensors {
   AxisLengths lengths_;
   std::vector<Use> uses_;
   std::map<std::string, Target> targets_;
-  std::vector<std::string> left_out_, missing_;
+  std::vector<std::string> left_out_, missing_, unlike_;
 };
 
 }  // namespace belfry

@@ -27,9 +27,8 @@ namespace {
 }
 
 std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::string& begin) try {
-  return vocabulary.encode(begin.empty() ? "\n" : begin);
+  return first_tokens(vocabulary, begin);
 } catch (const InvalidArgument& error) {
-  if (begin.empty()) return {0};  // the text has one line only
   refuse(begin, error.what());
 }
 

@@ -118,6 +118,7 @@ void TrainingRun::look_at_loaded() {
   if (!flags_.run.names.empty()) {
     names_ = as_flag(cat("--names=", flags_.run.names),
                      [&] { return find_name_rules(flags_.run.names); });
+    naming_flag<Error>(written, [&] { const TensorFiles heads(path); });
     needs = names_->needs;
   } else {
     require<FlagError>(!path.ends_with(".safetensors") && !path.ends_with(".json"), written,
@@ -138,7 +139,7 @@ void TrainingRun::require_needed(const std::string& name, const std::string& val
                        ": where these weights are from, models compute as with ", wanted,
                        ", a flag that this program lacks; see to it that its model computes the "
                        "same");
-  require_flag(text_of(option->value(flags_)) == value, name, "--load=", flags_.run.load,
+  require_flag(is_needed_value(option->value(flags_), value), name, "--load=", flags_.run.load,
                ": these weights need ", wanted,
                "; with anything else they fit, and the results are wrong");
 }
@@ -308,13 +309,14 @@ void TrainingRun::load(Session& session) {
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : cat("; ", what, ": ", names.size(), " (", some_names(names), ")");
   };
+  const char* const left_out =
+      names_ ? "left out" : "left out, as the model keeps no such weights in checkpoints";
   const bool averages = loaded.values == WeightChoice::kAverage;
-  console_.line(
-      cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
-          averages ? ", by their moving averages" : "",
-          listed("not in it, so these start anew", loaded.initial),
-          listed("of another shape, so these start anew", loaded.unlike),
-          listed("left out, as the model keeps no such weights in checkpoints", loaded.left_out)));
+  console_.line(cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
+                    averages ? ", by their moving averages" : "",
+                    listed("not in it, so these start anew", loaded.initial),
+                    listed("of another shape, so these start anew", loaded.unlike),
+                    listed(left_out, loaded.left_out)));
 }
 
 void TrainingRun::restore_one_of(Trainer& trainer) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -150,9 +149,23 @@ std::int32_t draw_token(std::span<const float> logits, const DrawOptions& option
   return static_cast<std::int32_t>(drawn);
 }
 
+std::vector<std::int32_t> first_tokens(const Vocabulary& vocabulary, const std::string& begin) {
+  std::vector<std::int32_t> tokens;
+  try {
+    tokens = vocabulary.encode(begin.empty() ? "\n" : begin);
+  } catch (const InvalidArgument&) {
+    if (!begin.empty()) throw;
+  }
+  require(!tokens.empty() || begin.empty(), "no token stands for any of '", shown(begin),
+          "'; begin with other text");
+  if (tokens.empty()) tokens.push_back(0);
+  return tokens;
+}
+
 void TextGenerator::generate(const Vocabulary& vocabulary, std::vector<std::int32_t> begin,
                              std::int64_t count, const DrawOptions& options, std::uint64_t key,
                              const std::function<void(std::string_view)>& show) {
+  require(!begin.empty(), "there is no text to continue: it begins with at least one token");
   std::vector<std::int32_t> text = std::move(begin);
   std::size_t shown = 0;  // bytes
   const auto show_more = [&] {
@@ -169,8 +182,10 @@ void TextGenerator::generate(const Vocabulary& vocabulary, std::vector<std::int3
     const std::span<const float> logits =
         logits_after(std::span(text).subspan(first), full || i == 0);
     const auto usable = std::min(logits.size(), static_cast<std::size_t>(vocabulary.size()));
-    text.push_back(
-        draw_token(logits.first(usable), options, combine_key(key, static_cast<std::uint64_t>(i))));
+    const std::int32_t next =
+        draw_token(logits.first(usable), options, combine_key(key, static_cast<std::uint64_t>(i)));
+    if (next == vocabulary.end_of_text()) return;
+    text.push_back(next);
     show_more();
   }
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,15 +28,20 @@ struct DrawOptions {
 std::int32_t draw_token(std::span<const float> logits, const DrawOptions& options,
                         std::uint64_t key);
 
+// The tokens of a beginning; of "" a line break, or the first token where the text has none. Throws
+// InvalidArgument if no token stands for a part of `begin`, or for any.
+std::vector<std::int32_t> first_tokens(const Vocabulary& vocabulary, const std::string& begin);
+
 class TextGenerator {
  public:
   virtual ~TextGenerator() = default;
 
-  // Continues `begin`, of at least one token, by `count` tokens. Token i is a function of `key`, i
-  // and the tokens before it: all of them as long as they fit into the model's time. Then the last
-  // half of them stays, and grows again. Calls `show` with parts of the text, from its beginning
-  // on: whole characters of UTF-8, and escapes ("\x1b") for what is none, or controls terminals. A
-  // character that is not complete at the end is left out.
+  // Continues `begin`, of at least one token, by `count` tokens, or fewer if the end of the text
+  // comes, which is not shown. Token i is a function of `key`, i and the tokens before it: all of
+  // them as long as they fit into the model's time. Then the last half of them stays, and grows
+  // again. Calls `show` with parts of the text, from its beginning on: whole characters of UTF-8,
+  // and escapes ("\x1b") for what is none, or controls terminals. A character that is not complete
+  // at the end is left out.
   void generate(const Vocabulary& vocabulary, std::vector<std::int32_t> begin, std::int64_t count,
                 const DrawOptions& options, std::uint64_t key,
                 const std::function<void(std::string_view)>& show);

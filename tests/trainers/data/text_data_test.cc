@@ -312,6 +312,10 @@ TEST(Text, OfATokenizerHasItsTokens) {
   EXPECT_THAT(
       message_of<OptionMistake>([&] { source(5)({folder.path()}, true)->check(); }),
       HasSubstr("the model knows 5 different tokens, and must know as many as there are: 6"));
+  folder.write("input.txt", bytes_of("abc"));
+  EXPECT_THAT(message_of<IoError>([&] { source(6)({folder.path()}, true)->size(); }),
+              AllOf(HasSubstr(folder.path() + "/input.txt: no token stands for 'c'"),
+                    HasSubstr("; name a tokenizer that knows all of the text")));
 }
 
 TEST(Text, OfATokenizerIsGeneratedWithoutAFolder) {

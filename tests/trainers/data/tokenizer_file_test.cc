@@ -76,6 +76,7 @@ TEST(Tokenizer, OfGpt2MergesBytes) {
   EXPECT_THAT(words->encode("ab's"), ElementsAre(6, 14));
   EXPECT_THAT(words->encode("é\n\n"), ElementsAre(10, 3, 3));
   EXPECT_THAT(words->encode("a<|endoftext|>b"), ElementsAre(0, 11, 1));
+  EXPECT_EQ(words->end_of_text(), 11);
   EXPECT_THAT(words->encode("a\xC3"), ElementsAre(0, 4));
   const std::vector<std::int32_t> some{7, 10, 3, 11, 4};
   EXPECT_EQ(words->decode(some), " abé\n<|endoftext|>\xC3");
@@ -151,8 +152,18 @@ TEST(Tokenizer, WithMetaspaceCutsBeforeSpaces) {
   EXPECT_THAT(with("always")->encode("a a\na<s>a"), ElementsAre(4, 4, 5, 2, 0, 4));
   EXPECT_THAT(with("first")->encode("a a<s>a"), ElementsAre(4, 4, 0, 2));
   EXPECT_THAT(with("never")->encode("a  a"), ElementsAre(2, 1, 4));
+  EXPECT_EQ(with("never")->encode(std::string(100'000, 'a')).size(), 100'000u);
+  EXPECT_EQ(with("never")->end_of_text(), std::nullopt);
   EXPECT_EQ(with("always")->decode(std::vector<std::int32_t>{4, 4}), "a a");
   EXPECT_EQ(with("never")->decode(std::vector<std::int32_t>{4, 4}), " a a");
+}
+
+TEST(TextPattern, FindsLongMatchesThatNeedMuchMemory) {
+  const TextPattern pattern("(?:(?!x).)+", TextPattern::Form::kExpression, TextPattern::Keep::kAll);
+  const std::string text(100'000, 'a');
+  std::vector<std::size_t> sizes;
+  pattern.cut(text, [&](std::string_view part) { sizes.push_back(part.size()); });
+  EXPECT_THAT(sizes, ElementsAre(text.size()));
 }
 
 TEST(Tokenizer, OfAFileThatAsksForMoreIsRefused) {

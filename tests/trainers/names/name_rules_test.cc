@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/trainers/names/named_weights.h"
 
 namespace belfry {
 namespace name_rules_test {
@@ -135,10 +136,28 @@ TEST(NameRules, ThatAreWrongAreRefusedByLine) {
   EXPECT_THAT(refusal("let x = 0\na = b"), HasSubstr("a length is above 0"));
   EXPECT_THAT(refusal("let x = 2\nlet x = 3\na = b"),
               HasSubstr("line 2: 'x' has a length already"));
+  EXPECT_THAT(refusal("needs x=2\nneeds x=3\na = b"),
+              HasSubstr("line 2: 'x' needs to be '2' already; remove one"));
+}
+
+TEST(NeededValue, IsComparedAsWhatTheOptionIs) {
+  EXPECT_TRUE(is_needed_value(1e-6, "1e-6"));
+  EXPECT_TRUE(is_needed_value(1e-6, "0.000001"));
+  EXPECT_TRUE(is_needed_value(500000.0, "500000"));
+  EXPECT_TRUE(is_needed_value(8, "8"));
+  EXPECT_FALSE(is_needed_value(1e-5, "1e-6"));
+  EXPECT_FALSE(is_needed_value(8, "eight"));
+  EXPECT_TRUE(is_needed_value(false, "false"));
+  EXPECT_TRUE(is_needed_value(true, "1"));
+  EXPECT_FALSE(is_needed_value(true, "false"));
+  EXPECT_FALSE(is_needed_value(false, "torch"));
+  EXPECT_TRUE(is_needed_value("torch", "torch"));
+  EXPECT_FALSE(is_needed_value("same", "torch"));
 }
 
 TEST(NameRules, OfOtherProgramsAreKnown) {
-  EXPECT_THAT(known_name_rules(), testing::IsSupersetOf({"gpt2", "llama", "torchvision-resnet"}));
+  EXPECT_THAT(known_name_rules(),
+              testing::IsSupersetOf({"gpt2", "llama", "torchvision-resnet", "vit"}));
   for (const std::string& name : known_name_rules())
     EXPECT_THAT(find_name_rules(name).rules, testing::Not(IsEmpty())) << name;
   EXPECT_THAT(message_of<InvalidArgument>([] { find_name_rules("lama"); }),

@@ -112,6 +112,54 @@ TEST_F(NamedLoadTest, RefusesWhatDoesNotFitOrComputesSomethingElse) {
               HasSubstr("not in it, so these start anew: 2 (other/W, other/b)"));
 }
 
+TEST_F(NamedLoadTest, ComparesNeededNumbersAsNumbers) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  write_text_file(local_file_system(), names_,
+                  "needs theta=500000\nneeds tied=false\nfc{i}/W = fc{i}/W\nfc{i}/b = fc{i}/b\n");
+  double theta = 500000;
+  bool tied = false;
+  Recipe recipe = small_recipe();
+  recipe.flags = {{.name = "theta", .variable = &theta, .text = "how far"},
+                  {.name = "tied", .variable = &tied, .text = "whether"}};
+  const TrainResult done = run_train({load(), names(), "--max_steps=1"}, recipe);
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_THAT(run_train({load(), names(), "--max_steps=1", "--theta=10000"}, recipe).error,
+              HasSubstr("these weights need --theta=500000"));
+  EXPECT_THAT(run_train({load(), names(), "--max_steps=1", "--tied"}, recipe).error,
+              HasSubstr("these weights need --tied=false"));
+}
+
+TEST_F(NamedLoadTest, RefusesWeightsOfWhichNoneFitsThoughSomeMayBeMissing) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  write_text_file(local_file_system(), names_, "other.{i} = fc{i}/W\n");
+  EXPECT_THAT(
+      run_train({load(), names(), "--max_steps=1", "--partial"}).error,
+      AllOf(HasSubstr("model.safetensors: no tensor of it becomes a weight of the model by "),
+            HasSubstr(names_)));
+}
+
+TEST_F(NamedLoadTest, LooksForWeightsBeforeItReadsData) {
+  const TrainResult refused = run_train({"--load=/nope", names()}, unreadable_recipe());
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("--load=/nope: "), Not(HasSubstr("the data were"))));
+}
+
+TEST_F(NamedLoadTest, TellsShapesFromWhatIsMissingAndWhatIsLeftOut) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  Recipe other = small_recipe();
+  other.model = [](Tower& tower, Output x, Output y) {
+    const Output hidden = tanh(dense(tower, "fc0", x, {.units = 5}));
+    return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 3, .bias = false}) - y));
+  };
+  const std::string said =
+      run_train({"--devices=cpu:1", load(), names(), "--max_steps=1", "--partial"}, other).out;
+  EXPECT_THAT(said, AllOf(HasSubstr("loaded 2 weights of "),
+                          HasSubstr("of another shape, so these start anew: 1 (fc1/W (f64[5,1] "
+                                    "there, f64[5,3] here))"),
+                          HasSubstr("left out: 1 ("), HasSubstr("which the model lacks"),
+                          Not(HasSubstr("not in it")), Not(HasSubstr("keeps no such weights"))));
+}
+
 TEST_F(NamedLoadTest, RefusesFlagsWithoutEachOther) {
   EXPECT_THAT(run_train({"--load=w.safetensors"}).error, HasSubstr("by --names=NAME"));
   EXPECT_THAT(run_train({names()}).error, HasSubstr("is about what --load takes"));

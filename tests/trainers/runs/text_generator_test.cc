@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
+
 namespace belfry {
 namespace text_generator_test {
 
@@ -104,6 +106,44 @@ TEST(TextGenerator, ShowsOtherBytesAsEscapes) {
 TEST(TextGenerator, LeavesOutACharacterThatIsNotCompleteAtTheEnd) {
   for (const char* const begun : {"\xC3", "\xE2\x82", "\xE2", "\xF0\x9F\x98", "\xED", "\xF4\x8F"})
     EXPECT_THAT(recited(std::string("a") + begun), ElementsAre(">", "a")) << begun;
+}
+
+// Has no white space, as tokenizers that remove it; "." ends a text.
+class Words final : public Vocabulary {
+ public:
+  std::int64_t size() const override { return 256; }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> tokens;
+    for (const char c : text)
+      if (c != ' ' && c != '\n') tokens.push_back(static_cast<std::uint8_t>(c));
+    return tokens;
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    return ByteVocabulary().decode(tokens);
+  }
+  std::optional<std::int32_t> end_of_text() const override { return '.'; }
+};
+
+TEST(FirstTokens, AreALineBreakOrTheFirstTokenIfThereIsNoBeginning) {
+  EXPECT_THAT(first_tokens(ByteVocabulary(), ""), ElementsAre('\n'));
+  EXPECT_THAT(first_tokens(CharacterVocabulary({'a', 'b'}), ""), ElementsAre(0));
+  EXPECT_THAT(first_tokens(CharacterVocabulary({'a', 'b'}), "b"), ElementsAre(1));
+  EXPECT_THROW(first_tokens(CharacterVocabulary({'a', 'b'}), "c"), InvalidArgument);
+  EXPECT_THAT(first_tokens(Words(), ""), ElementsAre(0));
+  EXPECT_THROW(first_tokens(Words(), "  "), InvalidArgument);
+}
+
+TEST(TextGenerator, NeedsABeginning) {
+  Recited generator("a", 4);
+  EXPECT_THROW(generator.generate(ByteVocabulary(), {}, 1, {}, 1, [](std::string_view) {}),
+               InvalidArgument);
+}
+
+TEST(TextGenerator, StopsAtTheEndOfText) {
+  Recited generator("ab.c", 100);
+  std::string all;
+  generator.generate(Words(), {'>'}, 4, {}, 1, [&](std::string_view part) { all += part; });
+  EXPECT_EQ(all, ">ab");
 }
 
 TEST(TextGenerator, KeepsTheLastHalfOfTextThatIsLongerThanItsTime) {
