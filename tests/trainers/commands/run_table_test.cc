@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/trainers/runs/run_directory.h"
 
@@ -112,6 +113,30 @@ TEST_F(RunTableTest, TellsStates) {
   EXPECT_EQ(program.at("runs").items().front().at("error").text(), "boom");
   EXPECT_TRUE(program.at("groups").items().empty());
   EXPECT_TRUE(files().exists(at(cat("killed/", kRunLock))));  // a listing changes nothing
+}
+
+// Whichever call on its files it ends before.
+TEST_F(RunTableTest, ShowsNoRunAsKilledThatEndsMeanwhile) {
+  const std::vector<std::string> run = {at("a")};
+  files().create_directory(run[0]);
+  for (int call = 0;; ++call) {
+    MemoryFileSystem disk(folder_);
+    disk.create_directory(run[0]);
+    write_text_file(
+        disk, cat(run[0], "/", kConfigFile),
+        R"({"devices": "cpu:1", "chosen": {"program": "digits", "trainer": "simple"}})");
+    auto lock = files().lock(cat(run[0], "/", kRunLock));
+    disk.at_call(call, [&](MemoryFileSystem& now) {
+      write_text_file(now, cat(run[0], "/", kSummaryFile),
+                      R"({"program": "digits", "finished": true, "error": null})");
+      lock.reset();
+    });
+    const Listing all = tabulate_runs(
+        run, {}, [](std::string_view) { return true; }, disk);
+    const JsonValue& program = all.json.at("programs").items().front();
+    EXPECT_THAT(column(program, "state"), ElementsAre(R"("running")")) << call;
+    if (disk.waits()) break;
+  }
 }
 
 TEST_F(RunTableTest, TakesMetricsByName) {
