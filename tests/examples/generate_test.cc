@@ -117,6 +117,22 @@ TEST_F(GenerateTest, TakesTheModelOfALoneCheckpointFromFlags) {
                  "say by flags, such as --preset and --layers, which model");
 }
 
+// It needs a first token, though there is no line break, and the characters that the run has read.
+TEST_F(GenerateTest, ReadsALineWithBadBytesAsTheRunHas) {
+  const test::TemporaryFolder line;
+  std::string text = "\xFF";
+  while (text.size() < 600) text += "no end ";
+  line.write("input.txt", test::as_bytes(text));
+  const std::string made = line.path() + "/run";
+  const Finished trained =
+      run("gpt", {"--data_dir=" + line.path(), "--bad_records=skip:1", "--max_steps=1",
+                  "--layers=1", "--sequence_length=8", "--run_dir=" + made});
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Finished done = generate({made, "--length=20"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(done.output.size(), 22u) << done.output;
+}
+
 // Imported weights say how to compute with them.
 TEST_F(GenerateTest, TakesTheFlagsThatImportedWeightsNeed) {
   const std::string lone = path("run/checkpoints/latest/model.safetensors"),

@@ -169,6 +169,7 @@ TEST_F(PlanTest, IsRefusedWhereItCannotBeMade) {
   };
   EXPECT_THAT(refusal("run a --format=plan --layout=torch"), HasSubstr("--layout=torch"));
   EXPECT_THAT(refusal("run a --format=plan --state"), HasSubstr("--state"));
+  EXPECT_THAT(refusal("run a --names=gpt2 --state"), HasSubstr("--names=gpt2 renames weights"));
   EXPECT_THAT(refusal("run a --format=plans"), HasSubstr("there are safetensors, plan"));
   ASSERT_EQ(shell("cp -r run/checkpoints/step-00000002 alone").status, 0);
   EXPECT_THAT(refusal("alone a --format=plan"), HasSubstr("the graph of the run"));

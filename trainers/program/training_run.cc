@@ -309,14 +309,16 @@ void TrainingRun::load(Session& session) {
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : cat("; ", what, ": ", names.size(), " (", some_names(names), ")");
   };
-  const char* const left_out =
-      names_ ? "left out" : "left out, as the model keeps no such weights in checkpoints";
   const bool averages = loaded.values == WeightChoice::kAverage;
   console_.line(cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
                     averages ? ", by their moving averages" : "",
                     listed("not in it, so these start anew", loaded.initial),
                     listed("of another shape, so these start anew", loaded.unlike),
-                    listed(left_out, loaded.left_out)));
+                    names_ ? ""
+                           : listed("left out, as the model keeps no such weights in checkpoints",
+                                    loaded.left_out)));
+  if (names_)
+    for (const std::string& reason : loaded.left_out) console_.line(cat("left out: ", reason));
 }
 
 void TrainingRun::restore_one_of(Trainer& trainer) {
