@@ -2,6 +2,11 @@
 // Try:
 //   belfry checkpoint export RUN mnist.plan --format=plan && serve mnist.plan
 //   curl localhost:8080/logits -d '{"image": {"shape": [1,28,28,1], "data": [0, 0.5, ...]}}'
+#include <cstddef>
+
+// `curl -d` says that what it sends is a form, of which httplib takes 8 KiB.
+constexpr std::size_t kMostRequestBytes = std::size_t{16} << 20;  // JSON takes many times that
+#define CPPHTTPLIB_FORM_URL_ENCODED_PAYLOAD_MAX_LENGTH kMostRequestBytes
 #include <httplib.h>
 
 #include "belfry/belfry.h"
@@ -70,8 +75,8 @@ void respond(Predictor& predict, const httplib::Request& request, httplib::Respo
 
 int serve(const ServeFlags& flags) {
   Predictor predict = Predictor::open(flags.plan, flags.device);
-  httplib::Server server;                                // each request on a thread
-  server.set_payload_max_length(std::size_t{16} << 20);  // JSON takes many times that in memory
+  httplib::Server server;  // each request on a thread
+  server.set_payload_max_length(kMostRequestBytes);
   server.Get("/", [&](const httplib::Request&, httplib::Response& response) {
     response.set_content(description(predict).str() + "\n", "application/json");
   });

@@ -408,7 +408,8 @@ TEST_F(Installed, LibraryExportsNamesOfBelfryAlone) {
   for (const std::string_view line : split(done.output, '\n')) {
     if (line.empty()) continue;
     ++count;
-    EXPECT_NE(line.find("6belfry"), line.npos) << line;
+    const bool is_of_c = line.find(" belfry_") != line.npos;  // of predict.h
+    EXPECT_TRUE(is_of_c || line.find("6belfry") != line.npos) << line;
   }
   EXPECT_GT(count, 1000);
 }

@@ -301,7 +301,7 @@ TEST(ResNet, OfEveryDepthIsKnownByItsFlag) {
 TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
   const TemporaryFolder data;
   const std::string folder = "--data_dir=" + data.path();
-  expect_refused("resnet50", {folder}, "has no file train-*", 1);
+  expect_refused("resnet50", {folder}, "has no file named train-*", 1);
   expect_refused("resnet50", {"--data_dir=/nonexistent"}, "with the data files (--data_dir)", 1);
   expect_refused("resnet50", {"--image_size=8"}, "--image_size=8 is not a number from 32 to 4096");
   write_records(data, "train-0", 2);
