@@ -2,11 +2,6 @@
 // Try:
 //   belfry checkpoint export RUN mnist.plan --format=plan && serve mnist.plan
 //   curl localhost:8080/logits -d '{"image": {"shape": [1,28,28,1], "data": [0, 0.5, ...]}}'
-#include <cstddef>
-
-// `curl -d` says that what it sends is a form, of which httplib takes 8 KiB.
-constexpr std::size_t kMostRequestBytes = std::size_t{16} << 20;  // JSON takes many times that
-#define CPPHTTPLIB_FORM_URL_ENCODED_PAYLOAD_MAX_LENGTH kMostRequestBytes
 #include <httplib.h>
 
 #include "belfry/belfry.h"
@@ -64,8 +59,9 @@ JsonValue description(const Predictor& predict) {
       .set("outputs", JsonValue::array(predict.outputs()));
 }
 
-void respond(Predictor& predict, const httplib::Request& request, httplib::Response& response) try {
-  const JsonValue result = answer(predict, request.matches[1], request.body);
+void respond(Predictor& predict, const std::string& output, const std::string& request,
+             httplib::Response& response) try {
+  const JsonValue result = answer(predict, output, request);
   response.set_content(result.str() + "\n", "application/json");
 } catch (const Error& error) {
   response.status = dynamic_cast<const NotFoundError*>(&error) ? 404 : 400;
@@ -75,13 +71,17 @@ void respond(Predictor& predict, const httplib::Request& request, httplib::Respo
 
 int serve(const ServeFlags& flags) {
   Predictor predict = Predictor::open(flags.plan, flags.device);
-  httplib::Server server;  // each request on a thread
-  server.set_payload_max_length(kMostRequestBytes);
+  httplib::Server server;                                // each request on a thread
+  server.set_payload_max_length(std::size_t{16} << 20);  // JSON takes many times that in memory
   server.Get("/", [&](const httplib::Request&, httplib::Response& response) {
     response.set_content(description(predict).str() + "\n", "application/json");
   });
-  server.Post("/([^/]+)", [&](const httplib::Request& request, httplib::Response& response) {
-    respond(predict, request, response);
+  // Reads the body itself: `curl -d` calls it a form, of which httplib would take 8 KiB.
+  server.Post("/([^/]+)", [&](const httplib::Request& request, httplib::Response& response,
+                              const httplib::ContentReader& read) {
+    std::string body;
+    if (read([&](const char* data, std::size_t bytes) { return body.append(data, bytes), true; }))
+      respond(predict, request.matches[1], body, response);
   });
   const char* const host = flags.host.c_str();
   const int port = flags.port == 0                         ? server.bind_to_any_port(host)
