@@ -1,23 +1,16 @@
 #include "belfry/trainers/commands/exported_graph.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/run_files.h"
 
 namespace belfry {
 namespace {
 
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();  // of constants
-
-// "RUN" of RUN/checkpoints/step-00000100.
-std::string run_with(const std::string& checkpoint) {
-  std::string run = checkpoint;
-  for (int parent = 0; parent < 2; ++parent) run.resize(std::max(run.rfind('/'), std::size_t{1}));
-  return run;
-}
 
 void require_weights_of(const ExportedGraph& graph, const StoredCheckpoint& checkpoint) {
   for (const Variable variable : graph.file.graph->variables()) {
@@ -36,16 +29,20 @@ void require_weights_of(const ExportedGraph& graph, const StoredCheckpoint& chec
 
 ExportedGraph graph_of_checkpoint(const StoredCheckpoint& checkpoint, WeightChoice weights,
                                   FileSystem& files) {
-  const std::string path = cat(run_with(files.resolve(checkpoint.head.directory)), "/", kGraphFile);
+  const std::string& directory = checkpoint.head.directory;
+  const std::string run = run_of(directory, files);
+  require<NotFoundError>(!run.empty(), directory,
+                         " lies in no run directory, where the graph of the run would be; name a "
+                         "run, or a checkpoint in one");
+  const std::string path = cat(run, "/", kGraphFile);
   require<NotFoundError>(
       files.target_kind(path) == FileKind::kFile, "there is no ", path,
       ", the graph of the run: its model names no output (Tower::output), or it cannot predict, as "
       "a warning of the run says, or an older version has trained it; a run that resumes writes "
       "the graph");
-  ExportedGraph result{
-      .file = read_graph(Safetensors(files.read(path, kMostBytes), path)),
-      .chosen = choose_weights(checkpoint.head.manifest, weights, checkpoint.head.directory),
-      .weights = {}};
+  ExportedGraph result{.file = read_graph(Safetensors(files.read(path, kMostBytes), path)),
+                       .chosen = choose_weights(checkpoint.head.manifest, weights, directory),
+                       .weights = {}};
   require_weights_of(result, checkpoint);
   for (const auto& [name, from] : result.chosen.tensors)
     result.weights.emplace(name, checkpoint.values(from));

@@ -39,23 +39,12 @@ struct GenerateFlags {
   models::GptText text;
 };
 
-// The folder of a run that `path`, the run or one of its checkpoints, belongs to, as far as that
-// can be seen.
-std::string run_with(const std::string& path) {
-  if (is_run_directory(path)) return path;
-  const std::string whole = local_file_system().resolve(path);
-  const std::size_t name = whole.rfind('/');
-  constexpr std::string_view kFolder = "/checkpoints";
-  const std::string_view folder = std::string_view(whole).substr(0, name);
-  return folder.ends_with(kFolder) ? std::string(folder.substr(0, folder.size() - kFolder.size()))
-                                   : path;
-}
-
 // Flags that are not given have the values of the run.
 void take_flags_of_run(const FlagParser& parser, const std::vector<OwnOption>& own,
                        GenerateFlags& flags) {
-  const std::string run = run_with(flags.run);
-  const std::optional<JsonValue> config = run_config(local_file_system(), run);
+  const std::string run = run_of(flags.run);
+  const std::optional<JsonValue> config =
+      run.empty() ? std::nullopt : run_config(local_file_system(), run);
   if (!config) return;
   for (const auto& [name, value] : config->members()) {
     if (parser.given("--" + name)) continue;

@@ -46,6 +46,14 @@ bool is_run_directory(const std::string& path, FileSystem& files) {
   return files.target_kind(folder_of(path)) == FileKind::kDirectory;
 }
 
+std::string run_of(const std::string& path, FileSystem& files) {
+  if (is_run_directory(path, files)) return path;
+  const std::string checkpoint = files.resolve(path);
+  const std::string folder = checkpoint.substr(0, checkpoint.rfind('/'));
+  const std::string run = folder.substr(0, folder.rfind('/'));
+  return folder == folder_of(run) ? run : "";
+}
+
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run, FileSystem& files) {
   const std::string latest = target_of(files, link_of(run, kLatestLink));
   const std::string best = target_of(files, link_of(run, kBestLink));

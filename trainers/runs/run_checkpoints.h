@@ -20,6 +20,9 @@ struct RunCheckpoint {
 // Whether there is a folder `checkpoints` in `path`.
 bool is_run_directory(const std::string& path, FileSystem& files = local_file_system());
 
+// The run directory that `path` is, or that keeps it as a checkpoint; "" if there is none.
+std::string run_of(const std::string& path, FileSystem& files = local_file_system());
+
 // All checkpoints of a run directory, by step. Temporary names of unfinished saves are left out.
 // Throws NotFoundError if there are none.
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,

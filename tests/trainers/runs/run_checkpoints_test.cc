@@ -56,6 +56,14 @@ TEST_F(RunCheckpointsTest, OfAPathIsItselfOrTheBestOfTheRun) {
               HasSubstr("best, latest or a step"));
 }
 
+TEST_F(RunCheckpointsTest, LieInARunOrNot) {
+  const std::string run = save_run({3, 5}), folder = run + "/checkpoints/";
+  EXPECT_EQ(run_of(run), run);
+  for (const char* const name : {"step-00000003", "latest"})
+    EXPECT_EQ(run_of(folder + name), files_.resolve(run)) << name;
+  EXPECT_EQ(run_of(run + "/other"), "");
+}
+
 TEST_F(RunCheckpointsTest, OfARunWithoutABestOneIsTheLatest) {
   const std::string run = save_run({3, 5}), folder = run + "/checkpoints/";
   files_.remove(folder + "best");
