@@ -11,6 +11,7 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_directory.h"
