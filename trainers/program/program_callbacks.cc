@@ -4,11 +4,23 @@
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/callbacks/progress.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/runs/metrics_file.h"
 
 namespace belfry {
 
-void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
-                   Console& console, TrainingRun& run, std::optional<double> peak) {
+namespace {
+
+MetricLabels metric_labels(const std::string& name, const RunFlags& run) {
+  MetricLabels labels{{"program", name}};
+  if (!run.directory.empty()) labels.emplace_back("run", run.directory);
+  return labels;
+}
+
+}  // namespace
+
+void add_callbacks(TrainerOptions& options, const std::string& name, const TrainFlags& flags,
+                   const Recipe& recipe, const ReportFiles& files, Console& console,
+                   TrainingRun& run, std::optional<double> peak) {
   options.callbacks = run.callbacks();
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(
@@ -22,6 +34,9 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
+  if (files.metrics)
+    options.callbacks.push_back(
+        std::make_shared<MetricsFile>(*files.metrics, metric_labels(name, flags.run)));
 }
 
 }  // namespace belfry

@@ -34,7 +34,6 @@
 #include "belfry/trainers/program/report_files.h"
 #include "belfry/trainers/program/step_file.h"
 #include "belfry/trainers/program/untrained_data.h"
-#include "belfry/trainers/runs/metrics_file.h"
 #include "belfry/trainers/runs/stall_watch.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
@@ -215,22 +214,13 @@ class TrainingProgram {
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
     options_.say = [this](std::string_view line) { console_.line(line); };
-    add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
-    if (report_files_.metrics)
-      options_.callbacks.push_back(
-          std::make_shared<MetricsFile>(*report_files_.metrics, metric_labels()));
+    add_callbacks(options_, name_, flags_, recipe_, report_files_, console_, run_, peak_);
     options_.traced = flags_.run.traced;
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
     if (run_.found())
       naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
-  }
-
-  MetricLabels metric_labels() const {
-    MetricLabels labels{{"program", name_}};
-    if (!flags_.run.directory.empty()) labels.emplace_back("run", flags_.run.directory);
-    return labels;
   }
 
   // All processes call it after the same step, and one of them writes.

@@ -52,8 +52,9 @@ int belfry_run(belfry_predictor* predictor, const belfry_tensor* inputs, int cou
                const char* output, belfry_tensor* result);
 void belfry_free(belfry_tensor* result);
 
-/* Input number i, without values; sizes that are free are -1. Returns -1 if there are fewer. Names of
- * inputs and outputs are valid until belfry_close(), the name of a result until belfry_free(). */
+/* Input number i, without values; sizes that are free are -1. Returns -1 if there are fewer. Names
+ * of inputs and outputs are valid until belfry_close(), the name of a result until belfry_free().
+ */
 int belfry_input(const belfry_predictor* predictor, int i, belfry_tensor* input);
 /* The name of output number i; NULL if there are fewer. */
 const char* belfry_output(const belfry_predictor* predictor, int i);
