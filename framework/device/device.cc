@@ -154,6 +154,20 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   return devices;
 }
 
+std::string unreachable_gpus(const SessionOptions& options) {
+  const int count = count_devices(options.device_count).gpus;
+  const GpuBackend* const backend = count > 1 && !options.dry_run ? gpus().backend() : nullptr;
+  if (!backend) return "";
+  std::vector<int> used = physical_gpus(*backend, read_visible(options.visible_devices));
+  const int physical = (count + options.logical_gpus - 1) / options.logical_gpus;
+  used.resize(std::min(used.size(), static_cast<std::size_t>(physical)));
+  for (const int from : used)
+    for (const int to : used)
+      if (from != to && !backend->peer_access(from, to))
+        return cat("GPU ", from, " does not reach the memory of GPU ", to);
+  return "";
+}
+
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) {
   std::string text;
   for (const auto& device : devices) {

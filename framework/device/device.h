@@ -1,6 +1,7 @@
 // The devices of a session. Logical CPU devices share the host; each accounts for its own memory.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "belfry/framework/base/allocator.h"
@@ -44,6 +45,10 @@ struct Device {
 // types, counts, numbers of logical GPUs or visible devices, and for limits of devices that do not
 // exist.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
+
+// "GPU 1 does not reach the memory of GPU 0", if that holds for two physical GPUs of the options;
+// else "". "" as well if there are no GPUs, or if a dry run declares them.
+std::string unreachable_gpus(const SessionOptions& options);
 
 // "Device mapping:" and a line per GPU device, as TensorFlow writes it, or "Device mapping: no
 // known devices."; ends with a line break. Logical GPUs name their physical one: "<name> -> device:

@@ -106,6 +106,7 @@ class GpuStream {
   // not query these streams. The calling thread neither allocates nor waits. Errors name the first
   // and the last node of the segment.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
+  // Null, and a warning, if the GPU cannot make the segment ready, as when its memory is full.
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;
   // Ends the capture after a failure, and discards it.
   virtual void abandon_capture() noexcept = 0;

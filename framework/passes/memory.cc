@@ -257,6 +257,8 @@ class MemoryPlanner {
     const Value value = roots_.of(node.inputs[1]);
     const BufferRecord& state = made_.buffers[made_.buffer(variable)];
     BufferRecord& made = made_.buffers[made_.buffer(value)];
+    // Connecting the ranks of NCCL, which is no run, writes the outputs of their collectives.
+    if (graph_.node(value.node).rank()) return;
     if (made.kind != BufferKind::kArena || state.kind != BufferKind::kState || made.sliced ||
         made.device != state.device || made.bytes != state.bytes)
       return;

@@ -81,7 +81,7 @@ void GpuExecutor::run(int thread) {
       tie_clock(stream(StrandIndex(own - plan_.strands.begin())), device.gpu, *run_.recording);
     }
     std::atomic<const Command*>& place = places_[at(thread - linked_.workers)];
-    if (!follow(run_.replays ? program.in_segments : program.commands, place)) run_.poison();
+    if (!follow(replays() ? program.in_segments : program.commands, place)) run_.poison();
     place.store(nullptr, std::memory_order_relaxed);
   } catch (...) {
     run_.fail();
@@ -193,7 +193,7 @@ bool GpuExecutor::await(StrandIndex strand, int position) {
 }
 
 bool GpuExecutor::must_capture(bool watched) {
-  run_.replays = warm_ && !watched && !plan_.commands.segments.empty();
+  run_.replays = warm_ && !watched && !refused_.load() && !plan_.commands.segments.empty();
   if (!run_.replays || captured_[at(run_.slot)]) return false;
   if (ranks_) runtime_.with_ranks.insert(this);
   return true;
@@ -213,8 +213,10 @@ void GpuExecutor::capture(int thread) {
         origin->begin_capture(linked_.node_of(segment.launches.front()),
                               linked_.node_of(segment.launches.back()));
       } else if (command.kind == Kind::kEndSegment) {
-        segments_[at(command.number)][at(run_.slot)] = origin->end_capture();
+        auto& captured = segments_[at(command.number)][at(run_.slot)];
+        captured = origin->end_capture();
         origin = nullptr;
+        if (!captured) refused_.store(true);
       } else if (origin && command.kind == Kind::kLaunch) {
         enqueue(command.launch);  // captures alone; nothing is written yet
       } else if (origin) {
@@ -239,7 +241,10 @@ void GpuExecutor::connect(int thread, const std::function<void(int thread)>& ran
 
 void GpuExecutor::end() {
   warm_ = true;
-  if (run_.replays) captured_[at(run_.slot)] = true;
+  if (replays())
+    captured_[at(run_.slot)] = true;
+  else if (run_.replays)
+    for (Captured& segment : segments_) segment = {};  // those of other GPUs, too
   if (ranks_) ranks_->end();
 }
 

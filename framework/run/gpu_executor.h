@@ -64,6 +64,7 @@ class GpuExecutor {
   bool follow(const std::vector<Command>& commands, std::atomic<const Command*>& place);
   bool act(const Command& command);
   void enqueue(LaunchIndex launch);
+  bool replays() const { return run_.replays && !refused_.load(); }
   void replay(const Command& begin);
   // Waits until the GPU has stamped the launch; false if a thread failed.
   bool await(StrandIndex strand, int position);
@@ -87,7 +88,8 @@ class GpuExecutor {
   std::vector<Captured> segments_;
   bool warm_ = false;  // a run has gone launch by launch, and none has failed since
   std::array<bool, FeedSlots::kCount> captured_ = {};
-  std::unique_ptr<Ranks> ranks_;  // if the plan has parts of ranks
+  std::atomic<bool> refused_ = false;  // a GPU has refused a segment, so all runs go by launches
+  std::unique_ptr<Ranks> ranks_;       // if the plan has parts of ranks
 };
 
 // Whether the wait of a command of a CPU's strand, or of messages, is over. True for commands that

@@ -30,14 +30,13 @@ QueueRun by_products_or_cudnn(KernelPlan& plan, Algorithms& algorithms, const Si
                             .batch = shape.batch,
                             .time = shape.queries,
                             .heads = shape.heads,
-                            .head_dim = shape.head_dim};
+                            .head_dim = shape.head_dim,
+                            .scale = static_cast<float>(shape.scale)};
   const std::optional<CudnnAlgorithm> algorithm = algorithms.attention(attention, ours);
   if (!algorithm) return ours().run;
   plan.workspace(algorithm->workspace_bytes);
-  return [attention, algorithm = *algorithm, scale = static_cast<float>(shape.scale)](
-             const KernelPointers& p, KernelQueue& queue) {
-    AttentionCall call{
-        .attention = attention, .algorithm = algorithm, .scale = scale, .workspace = p.workspace()};
+  return [attention, algorithm = *algorithm](const KernelPointers& p, KernelQueue& queue) {
+    AttentionCall call{.attention = attention, .algorithm = algorithm, .workspace = p.workspace()};
     for (std::size_t i = 0; i < p.inputs(); ++i) call.in[i] = p.input<void>(i);
     for (std::size_t i = 0; i < p.outputs(); ++i) call.out[i] = p.output<void>(i);
     queue.attend(call);

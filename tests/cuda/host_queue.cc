@@ -228,7 +228,7 @@ struct HostHead {
 
 void attend_half(const AttentionCall& call) {
   const Attention& s = call.attention;
-  const HostHead head{s.time, s.head_dim, s.heads * s.head_dim, call.scale};
+  const HostHead head{s.time, s.head_dim, s.heads * s.head_dim, s.scale};
   const std::int64_t count = s.batch * s.time * head.step;
   std::vector<std::vector<float>> in, out;
   for (std::size_t i = 0; i < (s.gradient ? 5u : 3u); ++i)

@@ -82,6 +82,27 @@ TEST_F(RecorderBackend, PutsNoThreadOnGpu0) {
   }).join();
 }
 
+// Each context takes hundreds of MB of a GPU, which may belong to another process. Threads of their
+// own, as that which saves, have none at first.
+TEST_F(RecorderBackend, CopiesWithoutAContextOnAnotherGpu) {
+  std::vector<std::byte*> memory;
+  std::thread([&] {
+    memory = {static_cast<std::byte*>(backend().allocate(5, 100)),
+              static_cast<std::byte*>(backend().allocate_pinned(100))};
+  }).join();
+  std::vector<char> sent(100, 'a'), received(100);
+  std::thread([&] {
+    backend().copy(memory[1], sent.data(), 100);
+    backend().copy(memory[0], memory[1], 100);
+  }).join();
+  std::thread([&] { backend().copy(memory[1], memory[0], 100); }).join();
+  std::thread([&] { backend().copy(received.data(), memory[1], 100); }).join();
+  EXPECT_EQ(received, sent);
+  EXPECT_THAT(recorder().contexts, ::testing::ElementsAre(5));
+  backend().deallocate(5, memory[0]);
+  backend().deallocate_pinned(memory[1]);
+}
+
 TEST_F(RecorderBackend, CopiesBetweenAnyMemoryAndWaits) {
   auto* const near = static_cast<std::byte*>(backend().allocate(0, 100));
   auto* const far = static_cast<std::byte*>(backend().allocate(1, 100));

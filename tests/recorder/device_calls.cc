@@ -80,6 +80,7 @@ cudaError_t cudaSetDevice(int gpu) {
   return recorder().call<cudaError_t>("cudaSetDevice", kNowhere, [&] {
     if (!is_gpu(gpu)) return cudaErrorInvalidDevice;
     Recorder::current = gpu;
+    recorder().contexts.insert(gpu);
     return cudaSuccess;
   });
 }
@@ -181,6 +182,7 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   return recorder().call<cudaError_t>("cudaPointerGetAttributes", kInSteps, [&] {
     const Allocation* const of = recorder().allocation_of(address);
+    recorder().contexts.insert(Recorder::current_gpu());
     *attributes = {};
     attributes->type = !of           ? cudaMemoryTypeUnregistered
                        : of->gpu < 0 ? cudaMemoryTypeHost

@@ -1,5 +1,6 @@
 // Handles of cuBLASLt and cuDNN, and the work that these libraries enqueue.
 #pragma once
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,12 @@ inline bool enqueue(cudaStream_t stream, const char* function, std::string detai
     if (reinterpret_cast<std::uintptr_t>(of.address) % of.alignment != 0)
       recorder().violate(cat(function, " is given memory that is not aligned"));
   }
-  recorder().enqueue(*found, {function}, {.name = function, .detail = std::move(detail)});
+  Work work{function};
+  if (recorder().spoiled == function)
+    work.act = [given] {
+      for (const Given& of : given) std::memset(recorder().find_behind(of.address), 1, of.bytes);
+    };
+  recorder().enqueue(*found, std::move(work), {.name = function, .detail = std::move(detail)});
   return true;
 }
 

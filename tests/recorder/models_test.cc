@@ -215,6 +215,20 @@ TEST_F(RecorderModels, MeasureAttentionOnceAndKeepTheFasterWay) {
   }
 }
 
+TEST_F(RecorderModels, TakeNoAttentionOfCudnnWhoseResultsDifferFromOurs) {
+  recorder().spoil("cudnnBackendExecute");
+  testing::internal::CaptureStderr();
+  train(small_gpt(), {1, 1}, {.precision = Precision::kBf16, .batch = 7});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ::testing::ContainsRegex("CausalAttention bf16 .*: cuDNN's result 0 differs from "
+                                       "that of kernels of Belfry by .*; it is not used"));
+  recorder().reset();
+  train(small_gpt(), {1, 1}, {.precision = Precision::kBf16, .batch = 7}, 3);
+  EXPECT_THAT(details("cudnnBackendExecute"), IsEmpty());
+  EXPECT_THAT(launched(), Contains(HasSubstr("WeighQueries")));
+  EXPECT_THAT(recorder().violations(), IsEmpty());
+}
+
 TEST_F(RecorderModels, NeverAskCudnnForAttentionThatIsDeterministicOrNotIn16Bits) {
   for (const Way way : {Way{.precision = Precision::kBf16, .deterministic = true},
                         Way{.precision = Precision::kF16, .deterministic = true},

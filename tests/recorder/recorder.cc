@@ -23,6 +23,7 @@ void Recorder::mend() {
   failed_ = false;
   sticky_ = 0;
   stamps_lost = false;
+  spoiled.clear();
 }
 
 void Recorder::reset() {
@@ -32,6 +33,7 @@ void Recorder::reset() {
   calls_.clear();
   counts_.clear();
   peers.clear();
+  contexts.clear();
   peers_reach = true;
 }
 
@@ -95,8 +97,17 @@ std::map<std::string, int> Recorder::alive() {
   return all;
 }
 
+void Recorder::spoil(std::string function) {
+  const std::lock_guard lock(mutex_);
+  spoiled = std::move(function);
+}
+
 void* Recorder::behind(const void* address) {
   const std::lock_guard lock(mutex_);
+  return find_behind(address);
+}
+
+void* Recorder::find_behind(const void* address) {
   const Allocation* const of = allocation_of(address);
   if (!of) return nullptr;
   const auto first =

@@ -79,6 +79,9 @@ class Recorder {
   void fail(std::string function, int number, int status, bool sticky = false);
   // Whether that call has failed.
   bool failed();
+  // Works of this function of a library, which are only noted otherwise, fill all the memory that
+  // they are given with ones, until mend().
+  void spoil(std::string function);
   // Stamps are not done until mend().
   void lose_stamps(bool lose);
   // Whether GPUs reach each other's memory.
@@ -125,6 +128,8 @@ class Recorder {
   // so the GPUs need not be peers.
   void check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what,
                    bool somehow = false);
+  // behind(); null if CUDA does not know the address.
+  void* find_behind(const void* address);
   // The allocation that holds an address; null if CUDA does not know it.
   Allocation* allocation_of(const void* address);
 
@@ -142,9 +147,11 @@ class Recorder {
   std::set<std::unique_ptr<CudaGraph>, ByAddress> graphs;
   std::map<const void*, std::string> kernels;  // by the address that launches name
   std::set<std::pair<int, int>> peers;         // enabled: from, to
+  std::set<int> contexts;                      // GPUs that were current in a call that makes one
   bool peers_reach = true;
   bool stamps_lost = false;
   std::map<std::string, int> handles;  // of libraries
+  std::string spoiled;                 // the function whose works fill memory with ones
   std::int64_t time = 0;               // in milliseconds
 
  private:

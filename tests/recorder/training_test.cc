@@ -93,6 +93,41 @@ TEST_F(RecorderTraining, HasStreamsDoWhatTheBackendOfOtherTestsDoes) {
     }
 }
 
+TEST_F(RecorderTraining, GoesByLaunchesWhereAGraphIsRefused) {
+  for (const char* call : {"cudaGraphInstantiate", "cudaGraphUpload"})
+    for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+      SCOPED_TRACE(cat(call, ", ", layout.physical, " x ", layout.logical));
+      recorder().reset();
+      const Towers model("GPU", layout.devices());
+      Session session(model.graph, on_gpus(layout));
+      CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
+      recorder().fail(call, 0, cudaErrorMemoryAllocation);
+      testing::internal::CaptureStderr();
+      for (int i = 0; i < 5; ++i) step.run(model.feeds(i));
+      EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                  ::testing::ContainsRegex("failed: .* for the segment from .* kernel by kernel"));
+      EXPECT_TRUE(recorder().failed());
+      EXPECT_EQ(recorder().count("cudaGraphLaunch"), 0);
+      EXPECT_EQ(recorder().alive()["graphs"], 0);
+    }
+}
+
+// As under torchrun, where each process sees all GPUs of the host and uses its own.
+TEST_F(RecorderTraining, MakesContextsOnVisibleGpusAlone) {
+  std::thread([] {
+    SessionOptions options = on_gpus({1, 1});
+    options.visible_devices = "5";
+    const Towers model("GPU", 1);
+    Session session(model.graph, options);
+    const SavedVariables saved(session, model.variables());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
+    for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
+    std::thread([&] { session.read(model.average); }).join();
+    saved.restore();
+  }).join();
+  EXPECT_THAT(recorder().contexts, ::testing::ElementsAre(5));
+}
+
 TEST_F(RecorderTraining, AsksForNothingButWorkOnceItIsWarm) {
   for (const Layout layout : kLayouts) {
     SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));

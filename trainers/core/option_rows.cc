@@ -518,7 +518,14 @@ Options<TrainerOptions> execution_options() {
                                    .text = cat("worker threads, the main thread included, at most ",
                                                kMostThreads, "; 0: all usable cores"),
                                    .otherwise = "0",
-                                   .own_process = true}))};
+                                   .own_process = true})),
+          of_session(on_off(&SessionOptions::capture,
+                            {.name = "capture",
+                             .unit = "0|1",
+                             .text = "1: on GPUs, replay the work of a step as CUDA graphs; 0: "
+                                     "launch kernel by kernel, with the same bits",
+                             .otherwise = "1",
+                             .reported = true}))};
 }
 
 const Options<TrainerOptions>& trainer_option_rows() {

@@ -61,12 +61,18 @@ ProcessGpus own_gpus(const std::string& host, const Gpus& found) {
 std::vector<int> share_of_gpus(std::span<const ProcessGpus> all, int rank, bool several_ranks) {
   require_same_or_disjoint(all);
   const ProcessGpus& own = all[static_cast<std::size_t>(rank)];
-  const std::vector<std::string> gpus = sorted_uuids(own);
+  const std::vector<std::string> sorted = sorted_uuids(own);
   std::vector<int> sharers;  // ranks, this one included
+  bool number_alike = true;
   for (int r = 0; r < std::ssize(all); ++r) {
     const ProcessGpus& other = all[static_cast<std::size_t>(r)];
-    if (other.host == own.host && sorted_uuids(other) == gpus) sharers.push_back(r);
+    if (other.host != own.host || sorted_uuids(other) != sorted) continue;
+    sharers.push_back(r);
+    number_alike = number_alike && other.uuids == own.uuids;
   }
+  // Neighbours in number share a switch or a socket, where the launcher has bound the process.
+  // UUIDs are random, but all processes sort them alike.
+  const std::vector<std::string>& gpus = number_alike ? own.uuids : sorted;
   const std::size_t count = gpus.size(), processes = sharers.size();
   require(count >= processes || several_ranks || count == 0, processes, " processes on ", own.host,
           " would share ", count, " GPUs (", join(gpus),

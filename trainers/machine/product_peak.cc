@@ -51,10 +51,15 @@ Products::Products(const ProductOptions& options) {
   for (const DeviceSpec& device : options.devices) {
     const DeviceScope on(graph_, device);
     const AutocastScope scope(graph_, autocasting(options.precision));
-    const auto matrix = [&](const char* name, double deviation) {
-      return cast(variable(graph_, cat(name, last.size()), {n, n},
-                           {.initializer = init::normal(deviation), .trainable = false}),
-                  type_of_products(options.precision));
+    // A cast in the step would be timed with the products.
+    const auto matrix = [&](const char* name, double deviation) -> Output {
+      const Initializer normal = [=](Graph& graph, const Shape& shape, DType dtype) {
+        return cast(init::normal(deviation)(graph, shape, DType::kF32), dtype);
+      };
+      return variable(graph_, cat(name, last.size()), {n, n},
+                      {.dtype = type_of_products(options.precision),
+                       .initializer = normal,
+                       .trainable = false});
     };
     Output product = matrix("a", 1);
     const Output factor = matrix("b", 1 / std::sqrt(size));

@@ -6,9 +6,12 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
@@ -82,6 +85,7 @@ class FlagChoices {
     flags_.given.allreduce = used_.given("--allreduce");
     allreduce = flags_.given.allreduce ? underscores_in_names(allreduce) : kind_->default_strategy;
     if (allreduce.empty()) return;
+    if (!flags_.given.allreduce) choose_for_separate_gpus();
     const std::string flag = used_.written("--allreduce");
     const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
     const std::string_view why_not =
@@ -102,6 +106,17 @@ class FlagChoices {
                 ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
                 " takes its place");
     allreduce = kind_->default_strategy;
+  }
+
+  // The default strategy reads the memory of other GPUs. NCCL finds a way between any two.
+  void choose_for_separate_gpus() {
+    if (flags_.inspection.dry_run || !kind_->accepts || !kind_->accepts("nccl")) return;
+    SessionOptions session = trainer_.session;
+    session.device_count = device_count(trainer_.devices);
+    const std::string why = unreachable_gpus(session);
+    if (why.empty() || gpus().backend()->nccl().version == 0) return;
+    log_warning(why, ", so --allreduce=nccl takes the place of ", kind_->default_strategy);
+    aggregation_.allreduce = "nccl";
   }
 
   // This is no error, because a run may resume with fewer processes.

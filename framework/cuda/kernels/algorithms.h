@@ -32,11 +32,12 @@ class Algorithms {
   virtual std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) = 0;
   // Whether cuDNN computes it.
   virtual bool pooling(const Pooling& pooling) = 0;
-  // Empty if our own kernel computes it: cuDNN has none, ours is faster, or each run must give the
-  // same bits. `ours` is called only if its kernel is measured against cuDNN's.
+  // Empty if our own kernel computes it: cuDNN has none, ours is faster, cuDNN's results differ
+  // from ours, or each run must give the same bits. `ours` is called only if its kernel is measured
+  // against cuDNN's.
   virtual std::optional<CudnnAlgorithm> attention(const Attention& attention,
                                                   const MakeOwnKernel& ours) = 0;
-  // Also empty if cuDNN's results differ from ours. The answer for a recurrence is always the same.
+  // Like attention(). The answer for a recurrence is always the same.
   virtual std::optional<CudnnAlgorithm> recurrence(const Recurrence& recurrence,
                                                    const MakeRecurrence& make) = 0;
 };

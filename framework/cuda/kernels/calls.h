@@ -116,6 +116,7 @@ struct Attention {
   bool gradient = false;
   DType dtype = DType::kBF16;
   std::int64_t batch = 1, time = 1, heads = 1, head_dim = 1;
+  float scale = 1;  // of the scores; algorithms are chosen without regard to it
 
   auto operator<=>(const Attention&) const = default;
   // "CausalAttention bf16 [64,256,6,64]".
@@ -125,7 +126,6 @@ struct Attention {
 struct AttentionCall {
   Attention attention;
   CudnnAlgorithm algorithm;
-  float scale;
   // In the op's order: q, k, v -> y, logarithms of sums. For the gradient: dy, q, k, v, y,
   // logarithms of sums -> dq, dk, dv. The other places are null.
   std::array<const void*, 6> in;

@@ -28,16 +28,15 @@ class AlgorithmSource {
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
   // The algorithms that cuDNN has, in its order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
-  // The time of each algorithm, with `ours` last. kNever: cuDNN does not compute it after all, or
-  // there is too little memory to try it.
+  // The time of each algorithm, with `ours` last. kNever: cuDNN does not compute it after all, its
+  // results differ from ours, or there is too little memory to try it.
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
                                       const OwnKernel& ours) = 0;
   // The algorithms that cuDNN has.
   virtual std::vector<CudnnAlgorithm> ranked(const Recurrence& recurrence) = 0;
-  // The time of each, for both passes, with our kernels last. Also kNever for results that differ
-  // from ours.
+  // The time of each, for both passes, with our kernels last.
   virtual std::vector<double> seconds(const Recurrence& recurrence,
                                       std::span<const RecurrenceKernels> kernels) = 0;
 };

@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/runtime/communicators.h"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -119,8 +120,11 @@ Communicators::~Communicators() {
   if (!finalize()) abort_all();
 }
 
-// False if a communicator cannot be finalized; then none has been destroyed.
+// False if a communicator cannot be finalized; then none has been destroyed. What is still in
+// progress after a run waits for a peer that has died.
 bool Communicators::finalize() noexcept {
+  constexpr std::chrono::seconds kPatience{2};
+  limit_ = std::min<std::chrono::duration<double>>(limit_, kPatience);
   try {
     for (Rank& rank : ranks_)
       if (rank.comm) need(nccl_.ncclCommFinalize(rank.comm), "ncclCommFinalize", rank, nullptr);

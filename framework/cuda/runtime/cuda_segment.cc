@@ -9,7 +9,6 @@ namespace belfry::cuda {
 
 CudaSegment::CudaSegment(cudaGraph_t captured, cudaStream_t stream, std::string where)
     : where_(std::move(where)) {
-  const CapturedGraph owned(captured);
   cudaGraphExec_t executable = nullptr;
   BELFRY_GPU_CALL(cudaGraphInstantiate(&executable, captured, 0), where_);
   graph_.reset(executable);

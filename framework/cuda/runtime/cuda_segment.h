@@ -13,6 +13,7 @@ using ExecutableGraph = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 class CudaSegment final : public GpuSegment {
  public:
   // Makes `captured` ready for launches in the stream that captured it; `where` names it in errors.
+  // It is no longer needed then.
   CudaSegment(cudaGraph_t captured, cudaStream_t stream, std::string where);
 
   void launch(cudaStream_t stream) const;

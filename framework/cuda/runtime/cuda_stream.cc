@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/runtime/cuda_stream.h"
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/runtime/copies.h"
 #include "belfry/framework/cuda/runtime/cuda_segment.h"
@@ -65,7 +66,13 @@ void CudaStream::begin_capture(const Node& first, const Node& last) {
 std::unique_ptr<GpuSegment> CudaStream::end_capture() {
   cudaGraph_t graph = nullptr;
   BELFRY_GPU_CALL(cudaStreamEndCapture(queue_.stream(), &graph), captured_);
-  return std::make_unique<CudaSegment>(graph, queue_.stream(), captured_);
+  const CapturedGraph captured(graph);
+  try {
+    return std::make_unique<CudaSegment>(graph, queue_.stream(), captured_);
+  } catch (const DeviceError& error) {  // of a GPU that has failed, later calls throw, too
+    log_warning(error.what(), "; its work is launched kernel by kernel, which takes longer");
+    return nullptr;
+  }
 }
 
 // Even a failed capture must be ended. Ending one twice does nothing.

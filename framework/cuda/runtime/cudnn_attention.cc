@@ -198,7 +198,7 @@ cudnnStatus_t CudnnAttention::run(cudnnHandle_t handle, const AttentionCall& cal
     tell(kIn + static_cast<std::int64_t>(i), call.in[i]);
   for (std::size_t i = 0; i < call.out.size(); ++i)
     tell(kOut + static_cast<std::int64_t>(i), call.out[i]);
-  tell(kScale, &call.scale);
+  tell(kScale, &call.attention.scale);
   tell(kUnseen, &kUnseenScore);
   if (call.attention.gradient) {
     std::byte* const behind = call.workspace + whole_blocks(plan_.workspace_bytes());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -110,10 +111,16 @@ void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
   }
 }
 
-// Copies in this thread's own stream, so that other streams continue meanwhile.
+// Copies in this thread's own stream, so that other streams continue meanwhile. Asking where an
+// address is makes a context on the current GPU, so that must be one that has a context.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
+  const DeviceGuard entered(entered_);
   const int there = gpu_of(to);
-  const int gpu = there >= 0 ? there : std::max(gpu_of(from), 0);
+  const int gpu = there >= 0 ? there : gpu_of(from);
+  if (gpu < 0) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   const DeviceGuard guard(gpu);
   BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "for ",
                   bytes, " bytes on GPU ", gpu);

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/graph/kernel.h"
 
 namespace belfry::cuda {
@@ -16,19 +15,12 @@ double tolerance(const Recurrence& recurrence) {
 
 }  // namespace
 
-double relative_difference(std::span<const double> theirs, std::span<const double> ours) {
-  double largest = 0, difference = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    largest = std::max(largest, std::abs(ours[i]));
-    const double apart = std::abs(theirs[i] - ours[i]);
-    difference = std::max(difference, std::isnan(apart) ? AlgorithmSource::kNever : apart);
-  }
-  return difference == 0 ? 0 : difference / largest;
-}
-
 // Tensors are in the order of the ops of ops/recurrent/whole_recurrence.h.
 RecurrenceTrial::RecurrenceTrial(const Recurrence& recurrence, const Where& where)
     : Trial(where), recurrence_(recurrence) {
+  const auto random = [&](std::int64_t count, double size) {
+    return Trial::random(recurrence.dtype, count, size);
+  };
   const std::int64_t rows = recurrence.batch, columns = recurrence.columns();
   const std::int64_t state = rows * recurrence.hidden, y = state * recurrence.time;
   const std::size_t states = recurrence.has_c() ? 2 : 1;
@@ -39,11 +31,7 @@ RecurrenceTrial::RecurrenceTrial(const Recurrence& recurrence, const Where& wher
   for (std::size_t i = 0; i < counts.size(); ++i)
     in_.push_back(random(counts[i], i == 0 ? 1 : weight));
   for (std::size_t i = 0; i < states; ++i) in_.push_back(random(counts.emplace_back(state), 1));
-  const auto result = [&](std::int64_t count) {
-    void* const memory = zeros(count * static_cast<std::int64_t>(element()));
-    results_.emplace_back(memory, count);
-    return memory;
-  };
+  const auto result = [&](std::int64_t count) { return Trial::result(recurrence.dtype, count); };
   out_ = {result(y), zeros(recurrence.saved_bytes)};
   for (std::size_t i = 0; i < states; ++i) out_.push_back(result(state));
   grad_in_ = in_;
@@ -52,60 +40,10 @@ RecurrenceTrial::RecurrenceTrial(const Recurrence& recurrence, const Where& wher
   for (const std::int64_t count : counts) grad_out_.push_back(result(count));
 }
 
-// After the work in the queue's stream. The host's memory is pageable, so the copy is in a stream
-// of this thread alone.
-void RecurrenceTrial::copy(void* to, const void* from, std::size_t bytes) {
-  BELFRY_GPU_CALL(cudaStreamSynchronize(queue().stream()), where());
-  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread),
-                  where());
-  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamPerThread), where());
-}
-
-void* RecurrenceTrial::random(std::int64_t count, double size) {
-  void* const memory = zeros(count * static_cast<std::int64_t>(element()));
-  if (!memory) return nullptr;
-  std::uniform_real_distribution<double> numbers(-size, size);
-  visit_floating(recurrence_.dtype, [&]<class T>(T) {
-    std::vector<T> values(static_cast<std::size_t>(count));
-    for (T& value : values) value = static_cast<T>(numbers(generator_));
-    copy(memory, values.data(), values.size() * sizeof(T));
-  });
-  return memory;
-}
-
 void RecurrenceTrial::run(const RecurrenceKernels& kernels, std::byte* workspace) {
   const WorkRange all{0, 1};
   kernels.forward.run(KernelPointers(in_, out_, workspace, all, 0), queue());
   kernels.gradient.run(KernelPointers(grad_in_, grad_out_, workspace, all, 0), queue());
-}
-
-RecurrenceTrial::Numbers RecurrenceTrial::read(std::size_t result) {
-  const auto [memory, count] = results_[result];
-  Numbers numbers(static_cast<std::size_t>(count));
-  visit_floating(recurrence_.dtype, [&]<class T>(T) {
-    std::vector<T> values(numbers.size());
-    copy(values.data(), memory, values.size() * sizeof(T));
-    std::ranges::copy(values, numbers.begin());
-  });
-  return numbers;
-}
-
-// Keeps the results of the first kernels, and compares those of the others with them.
-bool RecurrenceTrial::agrees() {
-  const bool first = ours_.empty();
-  for (std::size_t i = 0; i < results_.size(); ++i) {
-    Numbers numbers = read(i);
-    if (first) {
-      ours_.push_back(std::move(numbers));
-      continue;
-    }
-    const double difference = relative_difference(numbers, ours_[i]);
-    if (difference <= tolerance(recurrence_)) continue;
-    log_warning(recurrence_, ": cuDNN's result ", i, " differs from that of kernels of Belfry by ",
-                difference, " of its largest number; it is not used");
-    return false;
-  }
-  return true;
 }
 
 double RecurrenceTrial::seconds(const RecurrenceKernels& kernels) try {
@@ -115,9 +53,9 @@ double RecurrenceTrial::seconds(const RecurrenceKernels& kernels) try {
         run(kernels, workspace);
         return true;
       },
-      [&] { return agrees(); });
+      [&] { return agrees(recurrence_.str(), tolerance(recurrence_)); });
 } catch (const DeviceError&) {
-  if (ours_.empty()) throw;
+  if (!knows_ours()) throw;
   // cuDNN refuses the call. If it is the GPU that has failed, so do later calls.
   return AlgorithmSource::kNever;
 }

@@ -1,12 +1,18 @@
-// Runs kernels of a call in a separate stream, to choose the fastest.
+// Runs kernels of a call in a separate stream on random numbers, to choose the fastest, and
+// compares their results.
 #pragma once
 #include <algorithm>
+#include <random>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 #include "belfry/framework/cuda/runtime/stream_queue.h"
 
 namespace belfry::cuda {
+
+// The largest difference, relative to the largest of `ours`; infinite for NaN.
+double relative_difference(std::span<const double> theirs, std::span<const double> ours);
 
 class Trial {
  public:
@@ -34,6 +40,16 @@ class Trial {
     return start;
   }
 
+  // A tensor of `count` numbers from -size to size, floating point; null if there is no memory.
+  void* random(DType dtype, std::int64_t count, double size);
+  // Memory for a result that all kernels must agree on.
+  void* result(DType dtype, std::int64_t count);
+  // Keeps the results of the first kernels, ours, and compares those of others with them. False,
+  // and a warning that names `call`, if they differ by more than `tolerance` of the largest number.
+  bool agrees(const std::string& call, double tolerance);
+  // Whether agrees() has kept results.
+  bool knows_ours() const { return !ours_.empty(); }
+
   // enqueue(workspace) returns whether the call is accepted. first() is called after the first run,
   // and returns whether its results are right.
   template <class Enqueue, class First>
@@ -53,16 +69,25 @@ class Trial {
     BELFRY_GPU_CALL(cudaEventElapsedTime(&milliseconds, before.get(), after.get()), where_);
     return double{milliseconds} / 1000 / kRuns;
   }
-  template <class Enqueue>
-  double timed(std::int64_t workspace_bytes, const Enqueue& enqueue) {
-    return timed(workspace_bytes, enqueue, [] { return true; });
-  }
 
  private:
+  using Numbers = std::vector<double>;
+  struct Result {
+    void* memory;
+    DType dtype;
+    std::int64_t count;
+  };
+
+  void copy(void* to, const void* from, std::size_t bytes);
+  Numbers read(const Result& result);
+
   const Where& where_;
   StreamQueue queue_;
   std::vector<DeviceMemory> memory_;
   bool fits_ = true;
+  std::mt19937 generator_;  // no two tensors are alike
+  std::vector<Result> results_;
+  std::vector<Numbers> ours_;
 };
 
 }  // namespace belfry::cuda

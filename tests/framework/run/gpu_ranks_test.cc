@@ -301,6 +301,42 @@ TEST_F(GpuRankSegments, OfAllStepsEndBeforeTheCommunicators) {
   EXPECT_EQ(faults.outlived, 0);
 }
 
+// Ranks connect in prepare(), and in the run after a failure, by collectives whose results nobody
+// wants.
+TEST(GpuRanks, ConnectWithoutChangingVariables) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  std::vector<Variable> variables;
+  std::vector<std::vector<Output>> tensors(1);
+  for (int t = 0; t < 2; ++t) {
+    const DeviceScope on(graph, gpu(t));
+    variables.push_back(variable(graph, cat("v", t), {3}, {.initializer = init::constant(t + 1)}));
+    tensors[0].push_back(variables.back());
+  }
+  const auto sums = nccl_all_reduce_bucket(tensors, {});
+  std::vector<Node*> writes;
+  for (int t = 0; t < 2; ++t) writes.push_back(&assign(variables[at(t)], sums[0][at(t)]));
+  const Fetch sum(group(graph, writes));
+  Session session(graph, on_gpus({2, 1}));
+  const auto expect_values = [&](float first, float second) {
+    EXPECT_EQ(session.read(variables[0]).data<float>()[0], first);
+    EXPECT_EQ(session.read(variables[1]).data<float>()[0], second);
+  };
+  CompiledStep& step = session.prepare({sum});
+  expect_values(1, 2);
+  step.run({});
+  expect_values(3, 3);
+  const SavedVariables saved(session, variables);
+  gpus.nccl_faults().reset();
+  gpus.nccl_faults().fail_at = 0;
+  EXPECT_THROW(step.run({}), CommError);
+  gpus.nccl_faults().reset();
+  saved.restore();
+  step.run({});  // connects anew
+  expect_values(6, 6);
+}
+
 // A failure of any launch outside NCCL leaves ranks that wait for others.
 TEST(GpuRanks, AreAbortedAfterAnyFailure) {
   const test::StandInGpus gpus(2);

@@ -40,6 +40,12 @@ TEST(GpuShares, OfOtherHostsDoNotMatter) {
               ElementsAre(ElementsAre(0), ElementsAre(0, 1), ElementsAre(1)));
 }
 
+TEST(GpuShares, FollowTheNumbersOfTheGpusAndNotTheirUuids) {
+  const std::vector<std::string> four = {"z", "w", "y", "x"};
+  EXPECT_THAT(shares({{"a", four}, {"a", four}}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+}
+
 // CUDA_VISIBLE_DEVICES may list GPUs in any order.
 TEST(GpuShares, AreDisjointWhereProcessesNumberGpusInOtherWays) {
   EXPECT_THAT(shares({{"a", {"x", "y"}}, {"a", {"y", "x"}}}),

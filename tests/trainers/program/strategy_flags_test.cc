@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/device/fake_gpus.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 
 namespace belfry {
@@ -244,6 +246,29 @@ TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
   for (const char* value : {"-1", "x", "1.5", "4k", "99999999999"})
     EXPECT_THAT(refusal({"--small_tensors_kb", value}),
                 HasSubstr(std::string("--small_tensors_kb=") + value));
+}
+
+TEST(AllreduceFlag, IsNcclByDefaultWhereGpusDoNotReachEachOther) {
+  class SeparateGpus : public test::FakeGpus {
+   public:
+    SeparateGpus() : FakeGpus(4) {}
+    bool peer_access(int from, int to) const override { return from / 2 == to / 2; }
+    NcclInfo nccl() const override { return {.version = 22800}; }
+  };
+  const SeparateGpus gpus;
+  const test::UseGpus use(gpus);
+  const auto strategy = [](std::vector<const char*> flags) {
+    return parse(flags).trainer.aggregation.allreduce;
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(strategy({"--devices=gpu:4"}), "nccl");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("GPU 0 does not reach the memory of GPU 2, so --allreduce=nccl takes the "
+                        "place of collective"));
+  EXPECT_EQ(strategy({"--devices=gpu:2"}), "collective");
+  EXPECT_EQ(strategy({"--devices=gpu:4", "--logical_gpus=2"}), "collective");
+  EXPECT_EQ(strategy({"--devices=gpu:4", "--allreduce=naive"}), "naive");
+  EXPECT_EQ(strategy({"--devices=cpu:4"}), "collective");
 }
 
 TEST(BucketFlag, IsARealNumberOfMebibytes) {

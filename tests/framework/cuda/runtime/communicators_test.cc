@@ -313,6 +313,16 @@ TEST(Communicators, ThatCannotBeFinalizedAreAborted) {
   EXPECT_EQ(nccl.misuse(), "");
 }
 
+TEST(Communicators, EndSoonThoughAPeerHasDied) {
+  FakeNccl nccl;
+  {
+    const Ranks ranks(nccl, 2, 600);
+    nccl.stall("ncclCommFinalize");
+  }
+  EXPECT_EQ(nccl.alive(), 0);
+  EXPECT_EQ(nccl.aborted(), 2);
+}
+
 TEST(Communicators, WithoutTheLibrarySayWhy) {
   const NcclLibrary none = open_nccl({"libnccl_not_here.so.2"});
   const std::vector<int> gpus = {0};

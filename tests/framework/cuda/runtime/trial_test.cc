@@ -1,15 +1,15 @@
-#include "belfry/framework/cuda/runtime/recurrence_trial.h"
+#include "belfry/framework/cuda/runtime/trial.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 namespace belfry::cuda {
-namespace recurrence_trial_test {
+namespace trial_test {
 
 using Numbers = std::vector<double>;
 
-TEST(RecurrenceTrial, ComparesResultsByTheirLargestDifference) {
+TEST(Trial, ComparesResultsByTheirLargestDifference) {
   EXPECT_EQ(relative_difference(Numbers{1, -4, 2}, Numbers{1, -4, 2}), 0);
   EXPECT_EQ(relative_difference(Numbers{1, -4, 3}, Numbers{1, -4, 2}), 0.25);
   EXPECT_EQ(relative_difference(Numbers{0, 0}, Numbers{0, 0}), 0);
@@ -18,5 +18,5 @@ TEST(RecurrenceTrial, ComparesResultsByTheirLargestDifference) {
   EXPECT_EQ(relative_difference(Numbers{1, 1}, Numbers{1, NAN}), AlgorithmSource::kNever);
 }
 
-}  // namespace recurrence_trial_test
+}  // namespace trial_test
 }  // namespace belfry::cuda
