@@ -60,6 +60,7 @@ void Exchanger::begin(bool messages) {
 }
 
 Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
+  run_.messages().connect(&group);
   try {
     if (run_.failed()) {
       group.end_others(told_to_others(run_.error()));
@@ -75,7 +76,8 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
     const bool done = !under_way_ && next_ == linked_.exchanges.size();
     if (done && (!ranks_ || (ended && !run_.failed()))) return Progress::kEnded;
     if (moved) return Progress::kSome;
-    return awaits_worker() ? Progress::kIdle : Progress::kNone;
+    if (awaits_worker()) return Progress::kIdle;
+    return under_way_ && !ranks_ ? Progress::kMessages : Progress::kNone;
   } catch (...) {
     group.fail(std::current_exception());  // before the tensors of its messages go
     run_.fail();

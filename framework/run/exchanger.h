@@ -37,7 +37,6 @@ class Exchanger final : public Processes::Work {
   // Ends when the list is done, with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(FailureDetector& group) override;
-  void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
   std::string doing() const override;
 
  private:
