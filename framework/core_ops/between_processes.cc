@@ -225,10 +225,21 @@ Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
                    NodeOptions(GatherOverProcesses{peers, next_tag(graph), cuts}), at);
 }
 
-Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bool mean, At at) {
-  const Cuts cuts = even_cuts(own[0].shape().elements(), peers.size);
-  const PieceOptions options{{peers.rank, peers.size}, towers, mean, cuts, true};
-  return gather(sum_of_piece(own, peers, options, at), peers, cuts, at);
+// Two processes on two hosts send each other whole rows, and both add them: as many bytes as two
+// pieces each, in half the time if the link has a delay. On one host, and on GPUs, memory is what
+// costs.
+bool both_add(Output own, const Peers& peers, ProcessPlace place) {
+  return peers.size == 2 && (!peers.all || place.per_host == 1) && !own.device().is_gpu();
+}
+
+Output sum_among(std::span<const Output> own, const Peers& peers, ProcessPlace place, int towers,
+                 bool mean, At at) {
+  const std::int64_t elements = own[0].shape().elements();
+  const ProcessPlace among{peers.rank, peers.size};
+  if (both_add(own[0], peers, place))
+    return sum_of_piece(own, peers, {among, towers, mean, one_piece(elements)}, at);
+  const Cuts cuts = even_cuts(elements, peers.size);
+  return gather(sum_of_piece(own, peers, {among, towers, mean, cuts, true}, at), peers, cuts, at);
 }
 
 }  // namespace
@@ -264,6 +275,12 @@ const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .reference = messages_alone,
                        .cpu_only = "MPI sums memory of hosts"};
 
+bool may_overtake(const Node& node) {
+  const bool has_tag =
+      &node.op() == &kReduceScatter || &node.op() == &kAllGather || &node.op() == &kRingSend;
+  return has_tag && node.graph().collection(kCollection).size() <= kStepTags;
+}
+
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
 std::int64_t row_bytes(const Node& node) {
@@ -290,14 +307,15 @@ bool adds_within_hosts(ProcessPlace place, int towers) {
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
-  if (!adds_within_hosts(place, towers)) return sum_among(own, all_of(place), towers, mean, at);
+  if (!adds_within_hosts(place, towers))
+    return sum_among(own, all_of(place), place, towers, mean, at);
   const Peers host = of_host(place);
   const Cuts cuts = even_cuts(own[0].shape().elements(), host.size);
   const PieceOptions within{{host.rank, host.size}, towers, false, cuts};
   const Output piece = sum_of_piece(own, host, within, at);
   const int towers_of_host = place.per_host * towers;
-  return gather(sum_among({&piece, 1}, one_of_each_host(place), towers_of_host, mean, at), host,
-                cuts, at);
+  return gather(sum_among({&piece, 1}, one_of_each_host(place), place, towers_of_host, mean, at),
+                host, cuts, at);
 }
 
 Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {

@@ -41,6 +41,10 @@ Output mpi_all_reduce(Output tensor, At at = {});
 // The rows of all processes, by rank: [n, ...] gives [size * n, ...].
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
+// Whether the messages of such a node have a tag of their own in a step, so that they need not keep
+// the order of other messages.
+bool may_overtake(const Node& exchange);
+
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
 // Bytes of the row whose pieces such a node sends: the same in all processes.
