@@ -63,6 +63,7 @@ void Exchanger::begin(bool messages) {
 }
 
 Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
+  run_.messages().connect(&group);
   try {
     if (run_.failed()) {
       group.end_others(told_to_others(run_.error()));
@@ -78,7 +79,8 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
     const List* const oldest = oldest_under_way();
     if (oldest && !cpus_.running())
       group.waiting(linked_.node_of(oldest->command().launch).describe(), oldest->began);
-    return oldest || awaits_gpus() ? Progress::kNone : Progress::kIdle;
+    if (!is_announced()) return Progress::kNone;
+    return oldest_under_way() ? Progress::kMessages : Progress::kIdle;
   } catch (...) {
     group.fail(std::current_exception());  // before the tensors of its messages go
     run_.fail();
@@ -135,11 +137,12 @@ const Exchanger::List* Exchanger::oldest_under_way() const {
   return oldest;
 }
 
-// Workers wake this thread. Nobody wakes it for a stamp of a GPU.
-bool Exchanger::awaits_gpus() const {
-  return ranks_ || std::ranges::any_of(lists_, [](const List& list) {
-           return !list.done() && list.command().kind == Kind::kWaitStamp;
-         });
+// Whether all that can happen next wakes this thread: messages and workers do. Nobody announces a
+// stamp of a GPU.
+bool Exchanger::is_announced() const {
+  return !ranks_ && std::ranges::all_of(lists_, [](const List& list) {
+    return list.done() || list.under_way || list.command().kind == Kind::kWait;
+  });
 }
 
 // A process counts as late if its host has enqueued fewer parts.

@@ -39,7 +39,6 @@ class Exchanger final : public Processes::Work {
   // Ends when the lists are done, with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(FailureDetector& group) override;
-  void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
   std::string doing() const override;
 
  private:
@@ -70,7 +69,7 @@ class Exchanger final : public Processes::Work {
   bool all_done() const { return std::ranges::all_of(lists_, &List::done); }
   // The strand whose messages have been under way for the longest time, or null.
   const List* oldest_under_way() const;
-  bool awaits_gpus() const;
+  bool is_announced() const;
   void look_at_messages(FailureDetector& group);
   void watch_ranks(FailureDetector& group);
 
