@@ -47,6 +47,12 @@ class Stranger : public CommError {
   using CommError::CommError;
 };
 
+// Rank 0 of this run does not take this process in.
+class RefusedByRun : public Refused {
+ public:
+  using Refused::Refused;
+};
+
 // Whether another try would end the same way.
 bool is_final(const CommError& error) {
   return dynamic_cast<const Refused*>(&error) || dynamic_cast<const OutOfFiles*>(&error) ||
@@ -67,7 +73,7 @@ class Follower {
       : options_(options),
         own_name_(cat("rank ", options.rank, " on ", host)),
         host_(host),
-        key_(options.token, options.round),
+        key_(key_of(options)),
         patience_(options.timeout),
         met_(static_cast<std::size_t>(options.size)) {}
 
@@ -83,8 +89,10 @@ class Follower {
 
  private:
   void meet_lower() {
-    Welcomed first =
-        reach(0, endpoint(options_.address, options_.port), [this] { return call_first(); });
+    const std::string first_where =
+        cat(endpoint(options_.address, options_.port),
+            options_.ports == 1 ? "" : cat(" to ", options_.port + options_.ports - 1));
+    Welcomed first = reach(0, first_where, [this] { return call_first(); });
     const std::vector<Place> places = hear_places(first);
     patience_.extend(kMeshTime);
     const HostAddress own = first.socket.here(), there = first.socket.there();
@@ -133,17 +141,35 @@ class Follower {
     std::string why;
     std::optional<Stranger> stranger;
     for (const HostAddress& address : addresses_of_first()) try {
-        Socket socket = connect(address);
-        listener_ = listen_beside(socket);
-        return introduce(std::move(socket), address);
-      } catch (const Stranger& found) {
-        stranger = found;
+        return call_ports(address, stranger);
       } catch (const CommError& error) {
         if (is_final(error)) throw;
         why += cat(why.empty() ? "" : ", ", address.str(), ": ", error.what());
       }
     if (stranger) throw *stranger;  // says more than that nobody listens at another address
     throw CommError(why);
+  }
+
+  // Tries each port at which rank 0 may listen. They share the time of one try. Another run may
+  // listen at one of several.
+  Welcomed call_ports(const HostAddress& address, std::optional<Stranger>& stranger) {
+    const int last = options_.port + options_.ports - 1;
+    for (int port = options_.port;; ++port) try {
+        const HostAddress there = address.with_port(port);
+        const Deadline until = Clock::now() + options_.one_try / options_.ports;
+        Socket socket = Socket::connect_to(there, std::min(patience_.end(), until));
+        listener_ = listen_beside(socket);
+        return introduce(std::move(socket), there);
+      } catch (const Stranger& found) {
+        stranger = found;
+        if (port == last) throw;
+      } catch (const Refused& refused) {
+        if (options_.ports == 1 || dynamic_cast<const RefusedByRun*>(&refused)) throw;
+        stranger = Stranger(cat("at port ", port, ": ", refused.what()));
+        if (port == last) throw *stranger;
+      } catch (const CommError& error) {
+        if (is_final(error) || port == last) throw;
+      }
   }
 
   std::vector<HostAddress> addresses_of_first() const try {
@@ -184,14 +210,14 @@ class Follower {
     hear(socket, second, there, "it gives no answer");
     const std::optional<std::string> answer = seal.open("answer", second.body());
     require<Refused>(answer.has_value(), "it has another token (BELFRY_TOKEN)");
-    require<Refused>(*answer == kWelcome, without_end_word(*answer));
+    require<RefusedByRun>(*answer == kWelcome, without_end_word(*answer));
     return {std::move(socket), seal};
   }
 
   // A process of an earlier start ends soon. That of a later one has replaced this one.
   void require_round(int round) const {
     const std::string why = cat("it is of start ", round, " of the run, this process of start ",
-                                key_.round, " (TORCHELASTIC_RESTART_COUNT)");
+                                key_.round, " (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT)");
     require<Refused>(round <= key_.round, why);
     require<CommError>(round == key_.round, why);
   }

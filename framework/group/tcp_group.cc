@@ -50,10 +50,9 @@ std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "rank ",
           options.rank, " of ", options.size, " processes is not possible");
   require(!options.address.empty(), "the address at which the processes meet is empty");
-  require(
-      !lacks_token(options), "the processes meet at ", options.address,
-      ", where others can reach them, and have no token; set BELFRY_TOKEN to a secret, the same "
-      "in all of them, or BELFRY_INSECURE=1 if nobody else is in this network");
+  require(!lacks_token(options), "the processes meet at ", options.address,
+          ", where others can reach them, and have no token; ", kTokenAdvice,
+          "; or set BELFRY_INSECURE=1 if nobody else is in this network");
   const std::string host = options.host.empty() ? own_host() : options.host;
   require(detail::is_host_name(host), "'", shown(host), "' is no name of a host");
   return detail::make_tcp_group(options.rank, host, detail::peers_of(detail::meet(options, host)),

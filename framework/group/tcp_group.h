@@ -14,9 +14,13 @@ struct TcpGroupOptions {
   // Rank 0 listens here, and all others connect to it.
   std::string address = "127.0.0.1";
   int port = 0;
+  // It takes the first of so many ports, from `port` on, that is free.
+  int ports = 1;
   // All processes of a run share this secret, and prove to each other that they know it; it is
   // never sent. Others are turned away.
   std::string token = {};
+  // Names the run among those that have this token.
+  std::string run = {};
   // Counts the starts of the run with this token. A process left over from another start is turned
   // away.
   int round = 0;
@@ -26,6 +30,12 @@ struct TcpGroupOptions {
   std::chrono::milliseconds one_try{10'000};
   std::string host = {};  // empty: the name of this machine
 };
+
+// How to give processes a token, for errors.
+inline constexpr char kTokenAdvice[] =
+    "set BELFRY_TOKEN to a secret, the same in all of them (export BELFRY_TOKEN=$(openssl rand "
+    "-hex 16) in the script that starts them), or keep one in ~/.belfry/token with mode 0600, in a "
+    "home that all machines see";
 
 // Whether the processes need a token, and have none: `address` is not of this machine alone.
 bool lacks_token(const TcpGroupOptions& options);

@@ -19,15 +19,19 @@ class Leader {
   Leader(const TcpGroupOptions& options, const std::string& host)
       : options_(options),
         host_(host),
-        key_(options.token, options.round),
+        key_(key_of(options)),
         patience_(options.timeout),
         guests_(static_cast<std::size_t>(options.size)),
+        port_(options.port),
         reception_(listeners(), key_, cat("rank 0 on ", host)) {}
 
   std::vector<Met> run() {
     if (!unknown_.empty())
       log_warning("rank 0 on ", host_, ": ", unknown_,
                   " (MASTER_ADDR); it listens at all addresses of this machine");
+    if (port_ != options_.port)
+      log_info("rank 0 on ", host_, " listens at port ", port_, ", because port ", options_.port,
+               " is taken");
     for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
       std::optional<Caller> caller = reception_.next(patience_.next_look());
       const bool is_last = caller && missing.size() == 1;
@@ -46,15 +50,18 @@ class Leader {
     Place place;
   };
 
+  // At the first port that is free.
   std::vector<Socket> listeners() {
-    try {
-      return listen_at(options_.address, options_.port, &unknown_);
-    } catch (const OutOfFiles&) {
-      throw;
-    } catch (const CommError& error) {
-      throw CommError(cat("rank 0 ", error.what(),
-                          "; let all processes meet at another port (MASTER_PORT or BELFRY_PORT)"));
-    }
+    for (;; ++port_) try {
+        return listen_at(options_.address, port_, &unknown_);
+      } catch (const OutOfFiles&) {
+        throw;
+      } catch (const CommError& error) {
+        if (port_ + 1 < options_.port + options_.ports) continue;
+        throw CommError(
+            cat("rank 0 ", error.what(),
+                "; let all processes meet at another port (MASTER_PORT or BELFRY_PORT)"));
+      }
   }
 
   std::vector<int> missing_ranks() const {
@@ -66,7 +73,7 @@ class Leader {
 
   void wait_on(const std::vector<int>& missing) {
     const std::string whom =
-        cat(" at port ", options_.port, " for rank ", some_of(missing), " of ", options_.size);
+        cat(" at port ", port_, " for rank ", some_of(missing), " of ", options_.size);
     if (patience_.is_over())
       end_all(cat("rank 0 has waited ", patience_.seconds(), " s", whom,
                   "; start all processes, and let them reach ", options_.address,
@@ -147,6 +154,7 @@ class Leader {
   const MeetingKey key_;
   Patience patience_;
   std::vector<Guest> guests_;  // by rank
+  int port_;                   // where it listens
   std::string unknown_;        // why this machine does not know its own address; empty: it does
   Reception reception_;
 };

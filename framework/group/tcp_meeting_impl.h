@@ -28,6 +28,11 @@ std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host);
 // The connections to the processes that were met.
 std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met);
 
+// By which the processes of this run know each other.
+inline MeetingKey key_of(const TcpGroupOptions& options) {
+  return {options.token + options.run, options.round};
+}
+
 // Its two sides: of rank 0, and of all other ranks.
 std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host);
 std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host);

@@ -111,11 +111,12 @@ void Reception::read_call(Visitor& visitor) {
     return read_card(std::move(caller), *card, visitor.from);
   // The caller finds out itself that this seal is of another token.
   caller.answer("end");
-  other_tokens_.tell(cat(who_, ": turned away a process from ", visitor.from, ": ",
-                         call.round == key_.round
-                             ? "it has another token (BELFRY_TOKEN)"
-                             : cat("it is of start ", call.round, " of the run, this one of start ",
-                                   key_.round, " (TORCHELASTIC_RESTART_COUNT)")));
+  other_tokens_.tell(
+      cat(who_, ": turned away a process from ", visitor.from, ": ",
+          call.round == key_.round
+              ? "it has another token (BELFRY_TOKEN)"
+              : cat("it is of start ", call.round, " of the run, this one of start ", key_.round,
+                    " (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT)")));
 }
 
 // The seal is right, so the caller is of this run, but perhaps of another version. Both sides

@@ -80,7 +80,7 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
     if (oldest && !cpus_.running())
       group.waiting(linked_.node_of(oldest->command().launch).describe(), oldest->began);
     if (!is_announced()) return Progress::kNone;
-    return oldest_under_way() ? Progress::kMessages : Progress::kIdle;
+    return oldest ? Progress::kMessages : Progress::kIdle;
   } catch (...) {
     group.fail(std::current_exception());  // before the tensors of its messages go
     run_.fail();

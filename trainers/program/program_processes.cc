@@ -160,9 +160,8 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
   const LauncherFound& launcher = flags.group.launcher;
   require<FlagError>(launcher.kind != LauncherFound::Kind::kTcp || !lacks_token(launcher.tcp),
                      "the processes meet at ", launcher.tcp.address,
-                     ", where others can reach them, and have no token; set BELFRY_TOKEN to a "
-                     "secret, the same in all of them, or give --insecure if nobody else is in "
-                     "this network");
+                     ", where others can reach them, and have no token; ", kTokenAdvice,
+                     "; or give --insecure if nobody else is in this network");
   WatchOptions watch = flags.group.watch;
   watch.abandon = [flags](const ProcessGroup& group, const std::exception& error) {
     abandon(group, error, [&] { return stall_code(flags); });

@@ -1,4 +1,6 @@
 // What a process says that does not reach another, or waits for one.
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -131,6 +133,55 @@ TEST(TcpFollow, WhoCannotReachAnotherSaysSoToAll) {
   EXPECT_THAT(why, AllOf(HasSubstr("rank 2 on "), HasSubstr(": rank 1 on a at 127.0.0.1:"),
                          HasSubstr("it is no process of Belfry")));
   EXPECT_THAT(leader.get(), AllOf(HasSubstr("rank 2, "), HasSubstr(why)));
+}
+
+// Where a port follows from the number of a job, another job may have it, even with the same token.
+TEST(TcpFollow, ARunFindsItsRankZeroAmongSeveralPorts) {
+  for (const auto& [token, run, round] :
+       {std::tuple("other", "job 2", 0), {"token", "job 2", 0}, {"token", "job 1", 1}}) {
+    TcpGroupOptions options = test::local_processes(2);
+    options.ports = 4;
+    options.one_try = std::chrono::milliseconds(200);  // for the stranger, who says nothing
+    options.token = "token";
+    options.run = "job 1";
+    TcpGroupOptions other = options;
+    other.token = token;
+    other.run = run;
+    other.round = round;
+    auto other_leader = started(other);
+    listening(1);
+    const Socket stranger = Socket::listen_on(address("127.0.0.1", options.port + 1));
+    auto second = started(of_rank(options, 1));
+    EXPECT_EQ(outcome(options), "");
+    EXPECT_EQ(second.get(), "");
+    EXPECT_EQ(outcome(of_rank(other, 1)), "");
+    EXPECT_EQ(other_leader.get(), "");
+  }
+}
+
+TEST(TcpFollow, NoPortOfSeveralIsFree) {
+  TcpGroupOptions options = test::local_processes(2);
+  options.ports = 2;
+  const Socket one = Socket::listen_on(rank_0_of(options));
+  const Socket two = Socket::listen_on(address("127.0.0.1", options.port + 1));
+  EXPECT_THAT(outcome(options), HasSubstr(cat("127.0.0.1:", options.port + 1)));
+  options.one_try = std::chrono::milliseconds(50);
+  options.timeout = std::chrono::milliseconds(400);
+  EXPECT_THAT(outcome(of_rank(options, 1)),
+              AllOf(HasSubstr(cat("127.0.0.1:", options.port, " to ", options.port + 1)),
+                    HasSubstr("it says nothing")));
+}
+
+// What the run itself says counts at once.
+TEST(TcpFollow, ARefusalByRankZeroEndsTheSearch) {
+  TcpGroupOptions options = test::local_processes(3);
+  options.ports = 4;
+  auto leader = started(options);
+  listening(1);
+  TcpGroupOptions wrong = of_rank(options, 1);
+  wrong.size = 2;
+  EXPECT_THAT(outcome(wrong), HasSubstr("was started for 2 processes, rank 0 for 3"));
+  EXPECT_THAT(leader.get(), HasSubstr("was started for 2 processes"));
 }
 
 // Rank 2 does not reach rank 1, where nobody listens or says a word, but hears that rank 0 has
