@@ -15,7 +15,8 @@ namespace {
 
 // Prefetched batches and hosts that run ahead need some steps to settle.
 constexpr int kSteps = 4;
-constexpr double kBackward = 2;  // FLOPs of a layer's backward pass, relative to its forward pass
+// A layer's backward pass, relative to its forward pass: FLOPs and kernels.
+constexpr double kBackward = 2;
 
 constexpr int index_of(StepRunner runner) { return static_cast<int>(runner); }
 
@@ -85,11 +86,13 @@ class StepJobs {
   // Seconds of a layer's arithmetic for one batch, or of its memory traffic if that takes longer.
   double forward_seconds(const WorkloadLayer& layer) const {
     const double samples = training_.batch;
-    const double arithmetic = layer.flops * samples / flops_;
-    if (cluster_.memory_rate == 0) return arithmetic * training_.slowness;
-    const double bytes = layer.elements * samples * training_.element_bytes * 2 +
-                         layer.parameters * training_.element_bytes;
-    return std::max(arithmetic, bytes / cluster_.memory_rate) * training_.slowness;
+    double seconds = layer.flops * samples / flops_;
+    if (cluster_.memory_rate > 0) {
+      const double bytes = layer.elements * samples * training_.element_bytes * 2 +
+                           layer.parameters * training_.element_bytes;
+      seconds = std::max(seconds, bytes / cluster_.memory_rate);
+    }
+    return seconds * training_.slowness + training_.kernel;
   }
 
   // The samples of a batch reach the device.
@@ -257,7 +260,7 @@ double calibrated_slowness(const TrainingWorkload& work, const ClusterDescriptio
   require(rate(low) > samples_per_second, devices, " devices of ", cluster.name, " cannot train ",
           samples_per_second,
           " samples per second, even if arithmetic took no "
-          "time: links, hosts or inputs take too long");
+          "time: links, hosts, inputs or kernels take too long");
   constexpr double kTolerance = 1e-9;
   while (high - low > kTolerance * high) {
     const double middle = (low + high) / 2;

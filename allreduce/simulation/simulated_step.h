@@ -26,6 +26,7 @@ struct SimulatedTraining {
   // How long the arithmetic takes, relative to the peak of the machine. calibrated_slowness() finds
   // it.
   double slowness = 1;
+  double kernel = 0;  // seconds more of each kernel, however small the batch
   // Standard deviation of the time that devices take for the same batch, as a share of that time.
   // All wait for the slowest.
   double jitter = 0;

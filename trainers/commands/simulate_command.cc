@@ -159,6 +159,14 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
       "peak of the device]");
   parser.add_number("--slowness", flags.training.slowness, "a number above 0", above_zero, "X",
                     "arithmetic takes X times as long as at the peak of the device [1]");
+  parser.add_parsed(
+      "--kernel_us", flags.training.kernel,
+      [](const WrittenFlag& flag) {
+        double microseconds = 0;
+        read_number(flag, "a number of at least 0", at_least_zero, microseconds);
+        return microseconds * 1e-6;
+      },
+      "X", "time that each kernel takes in addition, however small the batch [0]");
   parser.add_number("--jitter", flags.training.jitter, "a number of at least 0", at_least_zero, "X",
                     "standard deviation of the time that devices take for the same batch, as a "
                     "share of that time; all wait for the slowest [0]");

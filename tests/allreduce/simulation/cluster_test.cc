@@ -60,6 +60,17 @@ TEST(ClusterFiles, OfTheDocumentsAreRead) {
   EXPECT_GE(workloads, 7);
 }
 
+TEST(ClusterFiles, AreThoseThatTablesName) {
+  const std::filesystem::path docs = std::filesystem::path(BELFRY_SOURCE_DIR) / "docs";
+  for (const JsonValue& table : json_of(docs / "tables/scaling.json").items()) {
+    EXPECT_TRUE(
+        std::filesystem::exists(docs / "machines" / cat(table.at("machine").text(), ".json")));
+    EXPECT_TRUE(
+        std::filesystem::exists(docs / "workloads" / cat(table.at("workload").text(), ".json")));
+    EXPECT_FALSE(table.at("source").text().empty());
+  }
+}
+
 TEST(ClusterFiles, WithoutASourceAreRefused) {
   const std::string host = R"("devices": {"is": 1, "from": "a"})";
   EXPECT_EQ(refusal("", host), "(accepted)");

@@ -98,6 +98,9 @@ TEST(SimulatedStep, OfOneDeviceIsItsArithmetic) {
   EXPECT_NEAR(seconds_of(layers_of({1e6, 1e6, 1e6}), cluster_of(8), 1), 9e-3, 1e-12);
   EXPECT_NEAR(seconds_of(layers_of({1e6}), cluster_of(8), 1, {.batch = 4, .accumulation = 3}),
               36e-3, 1e-12);
+  // 2 layers of 3 kernels each.
+  EXPECT_NEAR(seconds_of(layers_of({1e6, 1e6}), cluster_of(8), 1, {.batch = 4, .kernel = 1e-4}),
+              24e-3 + 6e-4, 1e-12);
 }
 
 TEST(SimulatedStep, HidesSumsThatEndBeforeTheArithmetic) {
