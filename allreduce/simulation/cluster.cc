@@ -31,8 +31,9 @@ class SourcedNumbers {
     return member ? checked(is_of(*member), name) * unit : otherwise;
   }
   double needed(const char* name, double unit) const {
-    return checked(is_of(json_.at(name)), name) * unit;
+    return checked(is_of(needed_member(name)), name) * unit;
   }
+  const JsonValue& needed_member(const char* name) const { return json_.at(name); }
   int count(const char* name, int otherwise) const {
     const JsonValue* const member = json_.find(name);
     if (!member) return otherwise;
@@ -96,11 +97,11 @@ class SourcedNumbers {
 };
 
 void parse_network(const SourcedNumbers& numbers, ClusterDescription& cluster) {
-  const double nics = numbers.needed("nics", 1), gbps = numbers.needed("nic_gbps", kGiga);
-  const double efficiency = numbers.number("efficiency", 1, 1);
+  const double nics = numbers.needed("nics", 1), efficiency = numbers.number("efficiency", 1, 1);
+  numbers.needed_member("nic_gbps");
   cluster.network.latency = numbers.needed("latency_us", kMicro);
-  require(nics * gbps * efficiency > 0, "a network without bandwidth");
-  cluster.network.rate = LinkRate(nics * gbps * efficiency);
+  require(nics * efficiency > 0, "a network without bandwidth");
+  cluster.network.rate = numbers.rate("nic_gbps").times(nics * efficiency);
 }
 
 }  // namespace

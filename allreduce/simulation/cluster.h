@@ -62,7 +62,7 @@ struct ClusterDescription {
 //           "samples_per_s"},
 //  "network": {"latency_us", "nics", "nic_gbps", "efficiency"}}
 // Each number is {"is": 18, "from": "sheet"}, and names one of the sources: no number goes without.
-// Rates of a host count 1e9 bytes, and may be a list by size: {"is": [[1048576, 36.2], ...],
+// Rates ("gbps") count 1e9 bytes, and may be a list by size: {"is": [[1048576, 36.2], ...],
 // "from": "fit"}, with bytes that grow. "devices" and, in a network, "latency_us", "nics" and
 // "nic_gbps" have to be there; all else may be left out. Throws InvalidArgument naming the member
 // that is missing, unknown or out of range, or whose source is.
