@@ -114,9 +114,10 @@ std::string to_text(const SimulationReport& report) {
                     decimals(step.samples_per_second, 1), percent(report.efficiency(step)),
                     step.sums > 0 ? percent(step.hidden_share()) : "-", name_of(step.bound_by()),
                     memory_text(report, step)});
-  std::string text = cat(report.work.name, " on ", report.cluster.name, ", ",
-                         report.training.batch * report.training.accumulation, " ",
-                         report.work.sample, "s per device and step\n", aligned_table(rows));
+  const int samples = report.training.batch * report.training.accumulation;
+  std::string text =
+      cat(report.work.name, " on ", report.cluster.name, ", ", samples, " ", report.work.sample,
+          samples == 1 ? "" : "s", " per device and step\n", aligned_table(rows));
   if (report.faults.between > 0) text += "\n" + goodput_text(report);
   return text;
 }
