@@ -6,14 +6,18 @@
 //   belfry runs DIR... [--metric=NAME,NAME]
 //   belfry bisect RUN_A RUN_B
 //   belfry trace summary FILE [--peak=FILE]
+//   belfry machine
+//   belfry simulate WORKLOAD --machine=FILE
 //   belfry flags
 #include "belfry/trainers/commands/bisect_command.h"
 #include "belfry/trainers/commands/checkpoint_commands.h"
 #include "belfry/trainers/commands/flags_command.h"
 #include "belfry/trainers/commands/generate_command.h"
+#include "belfry/trainers/commands/machine_command.h"
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/runs_command.h"
+#include "belfry/trainers/commands/simulate_command.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/trace_command.h"
 #include "belfry/trainers/program/program.h"
@@ -31,6 +35,8 @@ int main(int argc, char** argv) {
       {"runs", "list runs, with means over seeds", run_runs_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
+      {"machine", "measure what moving bytes costs here", run_machine_command},
+      {"simulate", "predict training on other machines", run_simulate_command},
       {"flags", "print the flags of programs that train", run_flags_command}};
   return run_program([&] {
     return run_subcommand(

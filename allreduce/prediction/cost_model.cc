@@ -1,11 +1,11 @@
 #include "belfry/allreduce/prediction/cost_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "belfry/allreduce/prediction/virtual_time.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -18,25 +18,6 @@
 
 namespace belfry {
 namespace {
-
-// One launch of the simulation.
-struct Job {
-  int executor = 0;
-  std::vector<int> deps = {};
-  double fixed = 0;     // seconds
-  double bytes = 0;     // moved after that, at `rate`
-  double rate = 0;      // bytes per second; 0: the rate of the memory that all workers share
-  bool shared = false;  // idle workers help
-  bool done = false;
-};
-
-// Runs jobs one after another: a worker, a device, a link.
-struct Executor {
-  std::vector<int> jobs = {};
-  std::size_t next = 0;
-  int running = -1;
-  bool worker = false;
-};
 
 // Turns the launches of a plan into jobs.
 class PlanJobs {
@@ -51,12 +32,12 @@ class PlanJobs {
       names_.push_back(device);
     }
     bandwidth_ = machine.bandwidth_at(bytes_of_step());
-    make_executors(static_cast<int>(devices.size()));
+    make_runners(static_cast<int>(devices.size()));
     for (const LaunchIndex l : plan.launches.indices()) add(l);
   }
 
-  std::vector<Job> jobs;
-  std::vector<Executor> executors;
+  std::vector<TimedJob> jobs;
+  std::vector<JobRunner> runners;
   const Bandwidth& bandwidth() const { return bandwidth_; }
   bool on_several_workers() const { return on_several_; }
 
@@ -69,8 +50,8 @@ class PlanJobs {
     return std::max<std::int64_t>(1, bytes);
   }
 
-  // The number of workers, or on a machine without them one executor per strand.
-  int count_executors(int devices) const {
+  // The number of workers, or on a machine without them one runner per strand.
+  int count_runners(int devices) const {
     if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
     const int most = std::min(machine_.workers, devices * plan_.shards_per_device);
     return extent_ == PlanExtent::kWholeStep ? useful_workers(plan_, most)
@@ -78,31 +59,31 @@ class PlanJobs {
   }
 
   // Deals strands to workers as a step does.
-  void make_executors(int devices) {
+  void make_runners(int devices) {
     const bool has_workers = machine_.workers > 0;
-    const int count = count_executors(devices);
-    executor_of_strand_ = deal_strands(plan_, count);
-    const int last = std::ranges::max(executor_of_strand_);  // GPUs come after the workers of CPUs
-    executors.resize(at(std::max(count, last + 1)), Executor{.worker = has_workers});
+    const int count = count_runners(devices);
+    runner_of_strand_ = deal_strands(plan_, count);
+    const int last = std::ranges::max(runner_of_strand_);  // GPUs come after the workers of CPUs
+    runners.resize(at(std::max(count, last + 1)), JobRunner{.worker = has_workers});
     on_several_ = has_workers && count > 1;
     if (on_several_ && bandwidth_.other_gbps > 0)
-      from_others_ = bytes_from_other_workers(plan_, executor_of_strand_, count,
+      from_others_ = bytes_from_other_workers(plan_, runner_of_strand_, count,
                                               std::numeric_limits<double>::max());
   }
 
   void add(LaunchIndex l) {
     const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
-    Job job{.executor = executor_of_strand_[launch.strand], .deps = jobs_before(launch.node)};
+    TimedJob job{.runner = runner_of_strand_[launch.strand], .deps = jobs_before(launch.node)};
     if (!node.types.empty() || !node.inputs.empty()) price(l, job);
     job_of_[launch.node] = l.value();
-    executors[at(job.executor)].jobs.push_back(l.value());
+    runners[at(job.runner)].jobs.push_back(l.value());
     jobs.push_back(std::move(job));
   }
 
   // Prices a launch that does something. Launches that only wait are part of
   // MachineDescription::run_us.
-  void price(LaunchIndex l, Job& job) {
+  void price(LaunchIndex l, TimedJob& job) {
     const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
     require_one_memory(node);
@@ -113,8 +94,8 @@ class PlanJobs {
     job.shared = on_several_ && (launch.parts() > 1 || plan_.strands[launch.strand].shards > 1);
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
     if (!from_others_.empty())
-      job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);
-    const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
+      job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(runners.size()) : 1);
+    const auto elsewhere = [&](int dep) { return jobs[at(dep)].runner != job.runner; };
     if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
   }
 
@@ -193,23 +174,23 @@ class PlanJobs {
   }
 
   // Prices tensors that go from one memory to another.
-  void cross(const PlanNode& node, Job& job) {
+  void cross(const PlanNode& node, TimedJob& job) {
     const int there = node.inputs.empty() ? node.device() : plan_.device(node.inputs[0]);
     if (node.op == &kCopy && there != node.device()) {
       std::int64_t bytes = 0;
       for (const TensorType& type : node.types) bytes += type.bytes();
       send(there, node.device(), bytes, job);
     } else if (node.participants() > 0) {
-      if (!node.rank()) job.executor = executor_called("collectives");
+      if (!node.rank()) job.runner = runner_called("collectives");
       job.fixed += exchange_seconds(node);
       job.bytes = 0;
     }
   }
 
-  void send(int from_device, int to_device, std::int64_t bytes, Job& job) {
+  void send(int from_device, int to_device, std::int64_t bytes, TimedJob& job) {
     const int from = index(from_device), to = index(to_device);
     const Link& link = machine_.links[at(from)][at(to)];
-    job.executor = executor_called(link.bus.empty() ? cat(from, ">", to) : "bus " + link.bus);
+    job.runner = runner_called(link.bus.empty() ? cat(from, ">", to) : "bus " + link.bus);
     job.fixed += link.latency_us * 1e-6;
     job.bytes = static_cast<double>(bytes);
     job.rate = link.gbps * 1e9;
@@ -240,9 +221,9 @@ class PlanJobs {
     return 2 * slowest + (participants + 2) * fragment / (bandwidth_.one_gbps * 1e9);
   }
 
-  int executor_called(const std::string& name) {
-    const auto [entry, added] = named_.try_emplace(name, static_cast<int>(executors.size()));
-    if (added) executors.emplace_back();
+  int runner_called(const std::string& name) {
+    const auto [entry, added] = named_.try_emplace(name, static_cast<int>(runners.size()));
+    if (added) runners.emplace_back();
     return entry->second;
   }
 
@@ -257,99 +238,11 @@ class PlanJobs {
   std::vector<int> index_;  // session's device -> machine's device, or -1
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
-  Indexed<Strand, int> executor_of_strand_;
+  Indexed<Strand, int> runner_of_strand_;
   bool on_several_ = false;              // there are several workers, which help each other
   Indexed<Launch, double> from_others_;  // bytes_from_other_workers(), if they cost more
   std::map<NodeIndex, int> job_of_;
   std::map<std::string, int> named_;
-};
-
-// Advances from the end of one phase of a job to the end of the next.
-class Simulation {
- public:
-  Simulation(PlanJobs& plan, int workers)
-      : jobs_(plan.jobs), executors_(plan.executors), workers_(workers) {
-    one_ = plan.bandwidth().one_gbps * 1e9;
-    all_ = plan.bandwidth().all_gbps * 1e9;
-  }
-
-  double run() {
-    double now = 0;
-    while (start()) {
-      set_speeds();
-      double step = std::numeric_limits<double>::max();
-      each_running([&](Job& job, double speed) {
-        step = std::min(step, job.fixed > 0 ? job.fixed : job.bytes / speed);
-      });
-      now += step;
-      each_running([&](Job& job, double speed) {
-        double& left = job.fixed > 0 ? job.fixed : job.bytes;
-        const double taken = job.fixed > 0 ? step : step * speed;
-        left = left - taken > left * 1e-12 ? left - taken : 0;
-        job.done = job.fixed == 0 && job.bytes == 0;
-      });
-      for (Executor& executor : executors_)
-        if (executor.running >= 0 && jobs_[at(executor.running)].done) executor.running = -1;
-    }
-    return now;
-  }
-
- private:
-  // Starts all jobs that can start; false if nothing runs then.
-  bool start() {
-    bool any = false;
-    for (Executor& executor : executors_) {
-      if (executor.running < 0 && executor.next < executor.jobs.size()) {
-        const int job = executor.jobs[executor.next];
-        const auto done = [&](int dep) { return jobs_[at(dep)].done; };
-        if (std::ranges::all_of(jobs_[at(job)].deps, done)) {
-          executor.running = job;
-          ++executor.next;
-        }
-      }
-      any = any || executor.running >= 0;
-    }
-    return any;
-  }
-
-  // Sets how many workers move bytes, and how many of them help with the first shared launch.
-  void set_speeds() {
-    int busy = 0, idle = 0;
-    shared_ = -1;
-    for (const Executor& executor : executors_) {
-      if (!executor.worker) continue;
-      if (executor.running < 0) {
-        ++idle;
-        continue;
-      }
-      const Job& job = jobs_[at(executor.running)];
-      if (job.fixed > 0) continue;
-      ++busy;
-      if (job.shared && shared_ < 0) shared_ = executor.running;
-    }
-    helpers_ = shared_ >= 0 ? idle : 0;
-    const int active = busy + helpers_;
-    if (active == 0) return;
-    const double share = workers_ > 1 ? static_cast<double>(active - 1) / (workers_ - 1) : 0;
-    worker_speed_ = std::lerp(one_, all_, share) / active;
-  }
-
-  template <class F>
-  void each_running(const F& visit) {
-    for (const Executor& executor : executors_) {
-      if (executor.running < 0) continue;
-      Job& job = jobs_[at(executor.running)];
-      const int helpers = executor.running == shared_ ? helpers_ : 0;
-      visit(job, job.rate > 0 ? job.rate : worker_speed_ * (1 + helpers));
-    }
-  }
-
-  std::vector<Job>& jobs_;
-  std::vector<Executor>& executors_;
-  int workers_;  // of the machine, of which the plan may use fewer
-  double one_ = 0, all_ = 0;
-  int shared_ = -1, helpers_ = 0;
-  double worker_speed_ = 1;
 };
 
 }  // namespace
@@ -359,7 +252,8 @@ double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
   PlanJobs jobs(plan, devices, machine, extent);
   const bool wakes = extent == PlanExtent::kWholeStep && jobs.on_several_workers();
   const double fixed = machine.run_us + (wakes ? machine.wake_us : 0);
-  return fixed * 1e-6 + Simulation(jobs, machine.workers).run();
+  const double one = jobs.bandwidth().one_gbps * 1e9, all = jobs.bandwidth().all_gbps * 1e9;
+  return fixed * 1e-6 + run_jobs(jobs.jobs, jobs.runners, {machine.workers, one, all});
 }
 
 }  // namespace belfry

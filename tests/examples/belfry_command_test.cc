@@ -42,9 +42,9 @@ class BelfryCommandTest : public testing::Test {
 };
 
 TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
-  for (const char* command :
-       {"", "generate", "plot", "runs", "trace", "trace summary", "checkpoint", "checkpoint ls",
-        "checkpoint verify", "checkpoint diff", "checkpoint export", "checkpoint import"}) {
+  for (const char* command : {"", "generate", "plot", "runs", "trace", "trace summary",
+                              "checkpoint", "checkpoint ls", "checkpoint verify", "checkpoint diff",
+                              "checkpoint export", "checkpoint import", "simulate", "machine"}) {
     const Finished done = shell(cat("belfry ", command, " --help"));
     EXPECT_EQ(done.status, 0) << command << done.errors;
     EXPECT_THAT(done.output, HasSubstr(cat("Usage: belfry ", command))) << command;
@@ -261,6 +261,53 @@ TEST_F(BelfryCommandTest, PlotsRunsThatMayStillGoOn) {
   EXPECT_EQ(shell("test -s alone.gp && test ! -e alone.svg").status, 0);
   expect_refusal("belfry plot one --metric=los", 1, "no line has the metric 'los'");
   expect_refusal("belfry plot none", 1, "none: no such file");
+}
+
+// "simulate" with a workload and a machine of the documents.
+std::string simulation_of(const std::string& workload, const std::string& machine) {
+  const std::string docs = cat(BELFRY_SOURCE_DIR, "/docs/");
+  return cat("belfry simulate ", docs, "workloads/", workload, ".json --machine=", docs,
+             "machines/", machine, ".json ");
+}
+
+TEST_F(BelfryCommandTest, SimulatesThousandsOfDevices) {
+  const std::string command = simulation_of("resnet50", "a100-dgx") +
+                              "--devices=1,8,4096 --batch_size=256 --precision=f16 --gradients=f16 "
+                              "--measured=1:2500 --device_mtbf_hours=50000 --explain "
+                              "--trace_file=t.json --json=-";
+  const Finished done = shell(command);
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto json = nlohmann::json::parse(done.output);
+  ASSERT_EQ(json["rows"].size(), 3u);
+  EXPECT_NEAR(json["rows"][0]["samples_per_s"], 2500, 1e-3);
+  EXPECT_EQ(json["rows"][2]["hosts"], 512);
+  EXPECT_LT(json["rows"][2]["efficiency"], json["rows"][1]["efficiency"]);
+  EXPECT_GT(json["rows"][2]["faults"]["best_goodput"], 0.5);
+  EXPECT_THAT(done.errors, HasSubstr("A step of 4096 devices of DGX A100"));
+  EXPECT_FALSE(nlohmann::json::parse(shell("cat t.json").output)["traceEvents"].empty());
+  const Finished again = shell(command);
+  EXPECT_EQ(again.output, done.output);
+  EXPECT_EQ(again.errors, done.errors);
+}
+
+TEST_F(BelfryCommandTest, SimulatesAModelThatAProgramSumsUp) {
+  const Finished done =
+      shell(cat("linear_regression --summary --json=mine.json >/dev/null && belfry simulate "
+                "mine.json --machine=",
+                BELFRY_SOURCE_DIR, "/docs/machines/v100-dgx1.json"));
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("mine on DGX-1 (8 x V100)"));
+}
+
+TEST_F(BelfryCommandTest, RefusesSimulationsThatItCannotMake) {
+  const std::string simulation = simulation_of("resnet50", "v100-dgx1");
+  expect_refusal("belfry simulate", 2, "needs --machine=FILE");
+  expect_refusal(simulation + "--bytes=1K", 2, "either a WORKLOAD or --bytes");
+  expect_refusal(simulation + "--without=noise", 2, "no part 'noise'");
+  expect_refusal(simulation + "--allreduce=rings", 2, "did you mean 'ring'");
+  expect_refusal(simulation + "--precision=tf32", 1, "no \"tflops\" for tf32");
+  expect_refusal(simulation + "--processes_per_host=9", 1, "has 8 devices, not 9");
+  expect_refusal("echo {} >e.json; belfry simulate e.json --machine=e.json", 1, "e.json: ");
 }
 
 }  // namespace belfry_command_test

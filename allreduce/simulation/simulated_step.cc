@@ -1,0 +1,272 @@
+#include "belfry/allreduce/simulation/simulated_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "belfry/allreduce/prediction/virtual_time.h"
+#include "belfry/allreduce/simulation/goodput.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/plan/plan_graph.h"
+
+namespace belfry {
+namespace {
+
+// Prefetched batches and hosts that run ahead need some steps to settle.
+constexpr int kSteps = 4;
+// A layer's backward pass, relative to its forward pass: FLOPs and kernels.
+constexpr double kBackward = 2;
+
+constexpr int index_of(StepRunner runner) { return static_cast<int>(runner); }
+
+double flops_of(const ClusterDescription& cluster, const std::string& precision) {
+  const auto found = cluster.flops.find(precision);
+  std::vector<std::string> names;
+  for (const auto& [name, flops] : cluster.flops) names.push_back(name);
+  require(found != cluster.flops.end(), "the file of ", cluster.name, " has no \"tflops\" for ",
+          precision, " (there are: ", join(names), ")");
+  return found->second;
+}
+
+// Builds the jobs of the steps, and reads off what they did.
+class StepJobs {
+ public:
+  StepJobs(const TrainingWorkload& work, const ClusterDescription& cluster,
+           const SimulatedTraining& training, int devices)
+      : work_(work),
+        cluster_(cluster),
+        training_(training),
+        part_{devices, training.per_host > 0 ? training.per_host : cluster.devices_per_host},
+        flops_(flops_of(cluster, training.precision)) {
+    require(part_.per_host <= cluster.devices_per_host, "a host of ", cluster.name, " has ",
+            cluster.devices_per_host, " devices, not ", part_.per_host);
+    // Batches of one step are independent, so their sum varies less than one.
+    spread_ = training.jitter * expected_largest(devices) / std::sqrt(training.accumulation);
+    runners_.resize(kStepRunners);
+    for (int step = 0; step < kSteps; ++step) add_step();
+  }
+
+  SimulatedStep run() {
+    run_jobs(jobs_, runners_);
+    SimulatedStep step{.devices = part_.devices, .hosts = part_.hosts()};
+    const double begin = jobs_[at(updates_[kSteps - 2])].ended;
+    step.seconds = jobs_[at(updates_.back())].ended - begin;
+    step.samples_per_second = samples_of_step() * part_.devices / step.seconds;
+    mark_critical(begin, step);
+    add_pieces(begin, step);
+    measure_sums(step);
+    step.stragglers = arithmetic_ * spread_;
+    step.device_bytes =
+        work_.parameters() * (4.0 + training_.gradient_bytes + 4.0 * training_.slots) +
+        work_.elements() * training_.element_bytes * training_.batch;
+    return step;
+  }
+
+ private:
+  double samples_of_step() const {
+    return static_cast<double>(training_.batch) * training_.accumulation;
+  }
+
+  int add(StepRunner runner, std::string name, double seconds, std::vector<int> deps) {
+    const auto job = static_cast<int>(jobs_.size());
+    jobs_.push_back({.runner = index_of(runner), .deps = std::move(deps), .fixed = seconds});
+    names_.push_back(std::move(name));
+    runners_[at(index_of(runner))].jobs.push_back(job);
+    return job;
+  }
+
+  // Adds the kernels of a layer: the host launches them, and the device computes.
+  int compute(const std::string& name, double seconds, double kernels, std::vector<int> deps) {
+    deps.push_back(add(StepRunner::kHost, "launch " + name, kernels * cluster_.launch, {}));
+    arithmetic_ += seconds / kSteps;
+    return add(StepRunner::kCompute, name, seconds * (1 + spread_), std::move(deps));
+  }
+
+  // Seconds of a layer's arithmetic for one batch, or of its memory traffic if that takes longer.
+  double forward_seconds(const WorkloadLayer& layer) const {
+    const double samples = training_.batch;
+    double seconds = layer.flops * samples / flops_;
+    if (cluster_.memory_rate > 0) {
+      const double bytes = layer.elements * samples * training_.element_bytes * 2 +
+                           layer.parameters * training_.element_bytes;
+      seconds = std::max(seconds, bytes / cluster_.memory_rate);
+    }
+    return seconds * training_.slowness + training_.kernel;
+  }
+
+  // The samples of a batch reach the device.
+  std::vector<int> add_input(double batches) {
+    const double samples = training_.batch * batches;
+    std::vector<int> deps;
+    if (cluster_.input_rate > 0)
+      deps.push_back(add(StepRunner::kInput, "prepare samples",
+                         samples * part_.in_host() / cluster_.input_rate, {}));
+    if (cluster_.feed_rate > 0) {
+      const double sharing = std::min(part_.in_host(), cluster_.devices_per_feed);
+      deps = {add(StepRunner::kFeed, "copy samples",
+                  samples * work_.sample_bytes * sharing / cluster_.feed_rate, std::move(deps))};
+    }
+    return deps;
+  }
+
+  // All batches of a step but the last are one piece: nothing waits for parts of them.
+  void add_earlier_batches() {
+    const int batches = training_.accumulation - 1;
+    if (batches == 0) return;
+    double seconds = 0;
+    for (const WorkloadLayer& layer : work_.layers)
+      seconds += (1 + kBackward) * forward_seconds(layer);
+    const double kernels = static_cast<double>(work_.layers.size()) * 3 * batches;
+    compute(cat(batches, " earlier batches"), seconds * batches, kernels, add_input(batches));
+  }
+
+  void add_step() {
+    add_earlier_batches();
+    std::vector<int> deps = add_input(1);
+    for (const WorkloadLayer& layer : work_.layers)
+      compute(layer.name, forward_seconds(layer), 1, std::exchange(deps, {}));
+    add_backward();
+    add_fetch();
+    double seconds = 0;  // gradient, weight and slots are read, weight and slots are written
+    if (cluster_.memory_rate > 0)
+      seconds = work_.parameters() * (training_.gradient_bytes + 8.0 + 8.0 * training_.slots) /
+                cluster_.memory_rate;
+    updates_.push_back(compute("update", seconds, 1, std::exchange(sums_, {})));
+  }
+
+  void add_backward() {
+    double bytes = 0;
+    int layers = 0, last = -1;
+    std::vector<std::pair<std::string, double>> waiting;  // sums that begin after all gradients
+    for (std::size_t l = work_.layers.size(); l-- > 0;) {
+      const WorkloadLayer& layer = work_.layers[l];
+      last = compute(layer.name + " gradient", kBackward * forward_seconds(layer), 2, {});
+      if (layer.parameters > 0) ++layers;
+      bytes += layer.parameters * training_.gradient_bytes;
+      if (bytes == 0 || (l > 0 && bytes < training_.bucket_bytes)) continue;
+      std::string name = layers > 1 ? cat("sum of ", layers, " layers down to ", layer.name)
+                                    : "sum of " + layer.name;
+      if (training_.overlap)
+        add_sum(std::move(name), bytes, last);
+      else
+        waiting.emplace_back(std::move(name), bytes);
+      bytes = 0;
+      layers = 0;
+    }
+    for (auto& [name, size] : waiting) add_sum(std::move(name), size, last);
+  }
+
+  bool has_servers() const { return training_.algorithm == SumAlgorithm::kServers; }
+
+  void add_sum(std::string name, double bytes, int after) {
+    if (part_.devices < 2) return;
+    const double seconds = has_servers()
+                               ? to_servers_seconds(cluster_, part_, bytes, training_.servers)
+                               : all_reduce_seconds(cluster_, part_, bytes, training_.algorithm);
+    sums_.push_back(add(StepRunner::kLink, std::move(name), seconds, {after}));
+  }
+
+  // Parameters come back once servers have updated all of them.
+  void add_fetch() {
+    if (!has_servers() || part_.devices < 2) return;
+    const double bytes = work_.parameters() * training_.gradient_bytes;
+    const double seconds = to_servers_seconds(cluster_, part_, bytes, training_.servers);
+    sums_ = {add(StepRunner::kLink, "fetch parameters", seconds, std::exchange(sums_, {}))};
+  }
+
+  // Walks back from the end of the step: what each job waited for last is critical, too.
+  void mark_critical(double begin, SimulatedStep& step) {
+    std::vector<int> before(jobs_.size(), -1);  // on the same runner
+    for (const JobRunner& runner : runners_)
+      for (std::size_t i = 1; i < runner.jobs.size(); ++i)
+        before[at(runner.jobs[i])] = runner.jobs[i - 1];
+    critical_.assign(jobs_.size(), false);
+    for (int job = updates_.back(); job >= 0 && jobs_[at(job)].ended > begin;) {
+      critical_[at(job)] = true;
+      const TimedJob& now = jobs_[at(job)];
+      step.critical[at(now.runner)] += now.ended - std::max(begin, now.began);
+      int latest = before[at(job)];
+      for (const int dep : now.deps)
+        if (latest < 0 || jobs_[at(dep)].ended > jobs_[at(latest)].ended) latest = dep;
+      job = latest;
+    }
+  }
+
+  void add_pieces(double begin, SimulatedStep& step) const {
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+      const TimedJob& job = jobs_[j];
+      if (job.ended <= begin || (job.ended == job.began && !critical_[j])) continue;
+      step.pieces.push_back({names_[j], static_cast<StepRunner>(job.runner), job.began - begin,
+                             job.ended - begin, static_cast<bool>(critical_[j])});
+    }
+  }
+
+  // Both lists of pieces are ordered by time, as their runners work in order.
+  static void measure_sums(SimulatedStep& step) {
+    for (const StepPiece& sum : step.pieces) {
+      if (sum.runner != StepRunner::kLink) continue;
+      double computing = 0;
+      for (const StepPiece& piece : step.pieces)
+        if (piece.runner == StepRunner::kCompute)
+          computing +=
+              std::max(0.0, std::min(sum.ends, piece.ends) - std::max(sum.begins, piece.begins));
+      step.sums += sum.ends - sum.begins;
+      step.exposed_sums += sum.ends - sum.begins - computing;
+    }
+  }
+
+  const TrainingWorkload& work_;
+  const ClusterDescription& cluster_;
+  const SimulatedTraining& training_;
+  const ClusterPart part_;
+  const double flops_;
+  double spread_ = 0;
+  std::vector<TimedJob> jobs_;
+  std::vector<std::string> names_;
+  std::vector<JobRunner> runners_;
+  std::vector<int> sums_, updates_;
+  double arithmetic_ = 0;  // seconds of a step, without stragglers
+  std::vector<char> critical_;
+};
+
+}  // namespace
+
+const char* name_of(StepRunner runner) {
+  static constexpr const char* kNames[] = {"input", "feed", "host", "compute", "link"};
+  return kNames[index_of(runner)];
+}
+
+StepRunner SimulatedStep::bound_by() const {
+  return static_cast<StepRunner>(std::ranges::max_element(critical) - critical.begin());
+}
+
+SimulatedStep simulate_step(const TrainingWorkload& work, const ClusterDescription& cluster,
+                            const SimulatedTraining& training, int devices) {
+  return StepJobs(work, cluster, training, devices).run();
+}
+
+double calibrated_slowness(const TrainingWorkload& work, const ClusterDescription& cluster,
+                           const SimulatedTraining& training, int devices,
+                           double samples_per_second) {
+  SimulatedTraining tried = training;
+  const auto rate = [&](double slowness) {
+    tried.slowness = slowness;
+    return simulate_step(work, cluster, tried, devices).samples_per_second;
+  };
+  constexpr double kMostSlowness = 1e9;
+  double low = 0, high = 1;
+  while (high < kMostSlowness && rate(high) > samples_per_second) high *= 2;
+  require(rate(low) > samples_per_second, devices, " devices of ", cluster.name, " cannot train ",
+          samples_per_second,
+          " samples per second, even if arithmetic took no "
+          "time: links, hosts, inputs or kernels take too long");
+  constexpr double kTolerance = 1e-9;
+  while (high - low > kTolerance * high) {
+    const double middle = (low + high) / 2;
+    (rate(middle) > samples_per_second ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace belfry
