@@ -5,6 +5,7 @@
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry runs DIR... [--metric=NAME,NAME]
 //   belfry bisect RUN_A RUN_B
+//   belfry replay RUN --step=S [--devices=cpu:1]
 //   belfry trace summary FILE [--peak=FILE]
 //   belfry flags
 #include "belfry/trainers/commands/bisect_command.h"
@@ -12,6 +13,7 @@
 #include "belfry/trainers/commands/flags_command.h"
 #include "belfry/trainers/commands/generate_command.h"
 #include "belfry/trainers/commands/plot_command.h"
+#include "belfry/trainers/commands/replay_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/runs_command.h"
 #include "belfry/trainers/commands/subcommands.h"
@@ -30,6 +32,7 @@ int main(int argc, char** argv) {
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"runs", "list runs, with means over seeds", run_runs_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
+      {"replay", "compute a step again, and find who computed it wrong", run_replay_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
       {"flags", "print the flags of programs that train", run_flags_command}};
   return run_program([&] {
