@@ -10,6 +10,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace contribution_check_test {
@@ -40,7 +41,7 @@ class FlippedData final : public Dataset {
   std::int64_t flipped_;
 };
 
-struct Setup {
+struct Case {
   int processes = 2, devices = 1;
   std::int64_t every = 1;
   ModelFunction model = smooth_model;
@@ -61,23 +62,23 @@ Output normalised(Tower& tower, Output x, Output y, bool synchronised) {
 }
 
 // The error, or the hash of the state, of each process.
-std::vector<std::string> train(const Setup& setup) {
-  std::vector<std::string> all(static_cast<std::size_t>(setup.processes));
-  test::run_processes(setup.processes, [&](const std::shared_ptr<Processes>& processes) {
+std::vector<std::string> train(const Case& one) {
+  std::vector<std::string> all(static_cast<std::size_t>(one.processes));
+  test::run_processes(one.processes, [&](const std::shared_ptr<Processes>& processes) {
     const std::int64_t samples =
-        std::int64_t{kBatch} * setup.processes * setup.devices * setup.batches_per_step * kSteps;
+        std::int64_t{kBatch} * one.processes * one.devices * one.batches_per_step * kSteps;
     std::unique_ptr<Dataset> data = smooth_data(samples);
-    if (processes->rank() == 1) data = std::make_unique<FlippedData>(samples, setup.flipped);
-    TrainerOptions options{.model = setup.model,
+    if (processes->rank() == 1) data = std::make_unique<FlippedData>(samples, one.flipped);
+    TrainerOptions options{.model = one.model,
                            .optimizer = adam(0.05),
-                           .devices = cpus(setup.devices),
+                           .devices = cpus(one.devices),
                            .aggregation = {.allreduce = "collective"},
                            .batch_size = kBatch,
-                           .batches = {.gradient_accumulation_steps = setup.batches_per_step},
+                           .batches = {.gradient_accumulation_steps = one.batches_per_step},
                            .session = {.threads = 1, .processes = processes}};
-    if (setup.checks) {
-      options.contributions_every = {setup.every};
-      options.callbacks = {std::make_shared<ContributionCheck>(setup.every)};
+    if (one.checks) {
+      options.contributions_every = {one.every};
+      options.callbacks = {std::make_shared<ContributionCheck>(one.every)};
     }
     std::string& own = all[static_cast<std::size_t>(processes->rank())];
     try {
@@ -99,16 +100,16 @@ TEST(ContributionCheck, FindsNothingInHealthyRuns) {
   const auto without_sync = [](Tower& tower, Output x, Output y) {
     return normalised(tower, x, y, false);
   };
-  for (Setup setup : std::vector<Setup>{{},
+  for (Case one : std::vector<Case>{{},
                                         {.processes = 3, .every = 2},
                                         {.devices = 2},
                                         {.model = model_with_dropout},
                                         {.devices = 2, .model = without_sync},
                                         {.batches_per_step = 2},
                                         {.model = model_with_dropout, .batches_per_step = 3}}) {
-    const std::vector<std::string> checked = train(setup);
-    setup.checks = false;
-    EXPECT_EQ(checked, train(setup)) << setup.processes << " x " << setup.devices;
+    const std::vector<std::string> checked = train(one);
+    one.checks = false;
+    EXPECT_EQ(checked, train(one)) << one.processes << " x " << one.devices;
   }
 }
 

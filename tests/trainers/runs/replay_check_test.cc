@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
+
 namespace belfry {
 namespace replay_check_test {
 
