@@ -5,6 +5,7 @@
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry runs DIR... [--metric=NAME,NAME]
 //   belfry bisect RUN_A RUN_B
+//   belfry replay RUN --step=S [--devices=cpu:1]
 //   belfry trace summary FILE [--peak=FILE]
 //   belfry machine
 //   belfry simulate WORKLOAD --machine=FILE
@@ -15,6 +16,7 @@
 #include "belfry/trainers/commands/generate_command.h"
 #include "belfry/trainers/commands/machine_command.h"
 #include "belfry/trainers/commands/plot_command.h"
+#include "belfry/trainers/commands/replay_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/runs_command.h"
 #include "belfry/trainers/commands/simulate_command.h"
@@ -34,6 +36,7 @@ int main(int argc, char** argv) {
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"runs", "list runs, with means over seeds", run_runs_command},
       {"bisect", "find the step at which two runs part", run_bisect_command},
+      {"replay", "compute a step again, and find who computed it wrong", run_replay_command},
       {"trace", "sum up the trace of a step", run_trace_command, {"summary"}},
       {"machine", "measure what moving bytes costs here", run_machine_command},
       {"simulate", "predict training on other machines", run_simulate_command},

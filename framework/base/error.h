@@ -20,7 +20,8 @@ enum class ErrorKind : std::uint8_t {
   kCollective,
   kDevice,
   kOp,
-  kDiverged
+  kDiverged,
+  kCorrupted  // bits have flipped, in memory or on their way
 };
 
 // What is known about a failure. Programs, other processes and reports read these fields; nobody
@@ -108,6 +109,16 @@ class CommError : public Error {
 
  protected:
   ErrorFields of_class() const override { return {.kind = ErrorKind::kCollective}; }
+};
+
+// Bits that must be equal are not: a variable of two processes or devices, or a message that came
+// otherwise than it was sent. Programs exit with a code of its own, and a restart is right.
+class CorruptionError : public Error {
+ public:
+  using Error::Error;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kCorrupted}; }
 };
 
 // A file could not be read or written. Names the file.

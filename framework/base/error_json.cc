@@ -19,7 +19,8 @@ constexpr std::pair<ErrorKind, std::string_view> kErrorKinds[] = {
     {ErrorKind::kCollective, "COLLECTIVE"},
     {ErrorKind::kDevice, "DEVICE"},
     {ErrorKind::kOp, "OP"},
-    {ErrorKind::kDiverged, "DIVERGED"}};
+    {ErrorKind::kDiverged, "DIVERGED"},
+    {ErrorKind::kCorrupted, "CORRUPTED"}};
 
 constexpr std::pair<std::string_view, std::string ErrorFields::*> kErrorTexts[] = {
     {"host", &ErrorFields::host},     {"reporter_host", &ErrorFields::reporter_host},

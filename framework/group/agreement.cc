@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -33,11 +33,7 @@ std::vector<AgreedItem> items_in(std::string_view text) {
   return items;
 }
 
-std::string digest(std::string_view text) {
-  Fnv1a hash;
-  hash.add(std::as_bytes(std::span(text)));
-  return std::to_string(hash.value());
-}
+std::string digest(std::string_view text) { return std::to_string(check_hash(text)); }
 
 std::string told(const std::string& value) { return value.empty() ? "none" : shown(value); }
 

@@ -83,20 +83,24 @@ void BuiltTraining::compile() {
                                             batches_.batches_per_step() == 1 &&
                                             nodes_.losses.size() == 1};
   const auto compiled = [&](const TrainedLoss& loss, const StepNodes& step, bool keeps_gradients,
-                            std::span<const NamedOutput> watched = {}) {
+                            std::span<const NamedOutput> watched = {},
+                            bool keeps_contributions = false) {
     return TrainingStep(*session_, step, loss.towers, loss.learning_rates, how, keeps_gradients,
-                        watched);
+                        watched, keeps_contributions);
   };
   check_histograms(nodes_, options_);
   steps_.losses = nodes_.losses.size();
-  steps_.watches = {.every = options_.histograms.every,
+  std::vector<std::int64_t> periods = options_.contributions_every;
+  const bool keeps_contributions = !periods.empty();
+  if (options_.histograms.every > 0) periods.push_back(options_.histograms.every);
+  steps_.watches = {.periods = std::move(periods),
                     .steps_per_epoch = batches_.steps_per_epoch(),
                     .batches_per_step = batches_.batches_per_step()};
   for (std::size_t form = 0; form < nodes_.losses[0].steps.size(); ++form) {
     const std::vector<std::vector<NamedOutput>> watched =
         watched_tensors(nodes_, form, kind_, options_);
     const bool watches =
-        !steps_.watching.empty() ||
+        !steps_.watching.empty() || keeps_contributions ||
         std::ranges::any_of(watched, [](const auto& of_loss) { return !of_loss.empty(); });
     for (std::size_t l = 0; l < nodes_.losses.size(); ++l) {
       const TrainedLoss& loss = nodes_.losses[l];
@@ -113,7 +117,8 @@ void BuiltTraining::compile() {
       steps_.between = before_last(step.accumulation.add);
       steps_.by_form.push_back(compiled(loss, step, options_.keeps_gradients));
       if (watches)
-        steps_.watching.push_back(compiled(loss, step, options_.keeps_gradients, watched[l]));
+        steps_.watching.push_back(
+            compiled(loss, step, options_.keeps_gradients, watched[l], keeps_contributions));
     }
   }
   for (std::size_t t = 0; t < nodes_.tower_ops.size(); ++t) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -296,22 +297,16 @@ void add_options(const Options<TrainerOptions>& rows, const TrainerOptions& opti
   }
 }
 
-std::string hash_of(const Tensor& tensor) {
-  Fnv1a hash;
-  hash.add({tensor.raw(), static_cast<std::size_t>(tensor.bytes())});
-  return hex(hash.value(), 16);
-}
-
 void add_variables(BuiltTraining& built, std::vector<AgreedItem>& items) {
   for (const Variable variable : original_variables(built.graph())) {
     const Node& node = variable.node();
     const std::optional<VariablePart>& part = node.variable().part;
-    items.push_back(
-        {cat("variable '", variable.logical_name(), "'"),
-         cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
-             node.origin().site, variable.trainable() ? "" : ", not trained",
-             part ? cat(", in parts from ", join(part->cuts))
-                  : cat(", with the value ", hash_of(built.session().read(variable))))});
+    items.push_back({cat("variable '", variable.logical_name(), "'"),
+                     cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
+                         node.origin().site, variable.trainable() ? "" : ", not trained",
+                         part ? cat(", in parts from ", join(part->cuts))
+                              : cat(", with the value ",
+                                    hex(check_hash(built.session().read(variable)), 16)))});
   }
 }
 

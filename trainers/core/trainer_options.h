@@ -118,6 +118,10 @@ struct TrainerOptions {
   // Makes each step's combined gradients available as TrainingRecord::gradients(). Then none is
   // fused with its update.
   bool keeps_gradients = false;
+  // Makes the gradients of each tower, before they are combined, available as
+  // TrainingRecord::contributions() after each step whose number, from 1, is a multiple of one of
+  // these.
+  std::vector<std::int64_t> contributions_every = {};
   HistogramOptions histograms = {};
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};

@@ -16,7 +16,6 @@
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/divergence.h"
-#include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/free_towers.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/run_fingerprint.h"
@@ -120,8 +119,17 @@ void TrainingLoop::compare_processes_soon() {
 
 void TrainingLoop::compare_processes(std::int64_t steps) {
   if (!built_.processes() || compared_at_ == steps) return;
-  require_equal_processes(*built_.processes(), built_.session(), built_.graph(), steps);
+  hashes_ = replica_hashes(built_.session(), built_.graph(), steps);
+  require_equal_processes(*built_.processes(), hashes_);
   compared_at_ = steps;
+}
+
+void TrainingLoop::compare_processes_by_next_step(std::int64_t steps) {
+  if (!built_.processes() || compared_at_ == steps) return;
+  StepRequest request = request_;
+  hashes_ = replica_hashes(built_.session(), built_.graph(), steps);
+  request.hash = hashes_.all();
+  ask(request);
 }
 
 bool TrainingLoop::is_compared() const {
@@ -255,6 +263,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     const std::int64_t samples = progress_.samples_of_step();
     const double step_start = progress_.seconds();
     const bool with_trace = run_step(*source, step);
+    if (std::exchange(request_.hash, 0) != 0) ask(request_);  // it has travelled
     step.seconds = progress_.seconds();
     record_.note_speed(static_cast<double>(samples) / (step.seconds - step_start));
     call("after_step", step.step + 1, [&](Callback& c) { c.after_step(trainer_, step); });
@@ -403,6 +412,7 @@ bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
   record_.watch().look_at_batch(batch, number, finite);
   const StepRequest asked = run.requested();
+  if (asked.hashes_differ) require_equal_processes(*built_.processes(), hashes_);
   if (asked.signal != 0) end_by(asked.signal);
   stopped_ = stopped_ || asked.stop;
   comparison_due_ = comparison_due_ || asked.comparison;

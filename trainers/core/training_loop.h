@@ -10,6 +10,7 @@
 
 #include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/trainer_options.h"
 #include "belfry/trainers/core/training_activity.h"
 #include "belfry/trainers/core/training_step.h"
@@ -51,6 +52,10 @@ class TrainingLoop {
   // processes compare their variables, and training ends with an error if they differ
   // (require_equal_processes()).
   void compare_processes_soon();
+  // For callbacks that all processes have, after a step: compares variables by a hash that travels
+  // with the next step, so that nobody waits. If they differ, training ends with an error after
+  // that step. The end of the training, and each save, compare at once.
+  void compare_processes_by_next_step(std::int64_t steps);
   // Compares the variables now, unless that has been done since the last step. All processes call
   // it after the same number of steps. It does nothing in a lone process.
   void compare_processes(std::int64_t steps);
@@ -109,6 +114,7 @@ class TrainingLoop {
   bool stop_is_usual_ =
       false;  // all processes may stop now, because an epoch or an evaluation has ended
   std::int64_t compared_at_ = -1;  // steps
+  ReplicaHashes hashes_;           // the last that were computed
 };
 
 }  // namespace belfry

@@ -21,6 +21,9 @@ struct AccumulationNodes {
   Node* add = nullptr;  // run for each batch between the first and the last; null if there is none
 };
 
+// Of a StepRequest.
+inline constexpr std::int64_t kNumbersOfRequest = 3;
+
 // The nodes of a step with batches of one form. A form says how towers share a batch.
 struct StepNodes {
   BatchForm batch;           // the shares of this process's towers
@@ -43,7 +46,7 @@ struct StepNodes {
   // f64; empty unless there are several processes. For each process it has the loss and metrics of
   // each of its towers, followed by the StepRequest of that process.
   Output of_all_towers;
-  Output request;  // a scalar placeholder, f64, for a StepRequest
+  Output request;  // a placeholder of kNumbersOfRequest f64, for a StepRequest
   // Unscaling::applied of a batch alone.
   Output batch_applied;
   // Tensors that towers without samples would contribute to layers over all towers. Each run must

@@ -14,6 +14,7 @@
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/training_progress.h"
+#include "belfry/trainers/data/prefetch.h"
 
 namespace belfry {
 namespace {
@@ -124,6 +125,19 @@ std::vector<NamedTensor> TrainingRecord::gradients() const {
   std::vector<NamedTensor> all;
   for (const TrainingStep& run : last_runs_)
     for (NamedTensor& gradient : run.gradients()) all.push_back(std::move(gradient));
+  return all;
+}
+
+std::vector<Contribution> TrainingRecord::contributions() const {
+  std::vector<Contribution> all;
+  for (const TrainingStep& run : last_runs_) {
+    std::vector<std::vector<NamedTensor>> rows = run.contributions();
+    all.resize(std::max(all.size(), rows.size()));
+    for (std::size_t t = 0; t < rows.size(); ++t) {
+      all[t].tower = built_.own_towers().first + static_cast<std::int64_t>(t);
+      for (NamedTensor& gradient : rows[t]) all[t].gradients.push_back(std::move(gradient));
+    }
+  }
   return all;
 }
 

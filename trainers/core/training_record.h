@@ -13,6 +13,12 @@
 
 namespace belfry {
 
+// The gradients of a tower, before they are combined, by the logical names of variables.
+struct Contribution {
+  std::int64_t tower = 0;  // of all processes
+  std::vector<NamedTensor> gradients = {};
+};
+
 class TrainingRecord {
  public:
   TrainingRecord(BuiltTraining& built, const TrainingProgress& progress);
@@ -43,6 +49,11 @@ class TrainingRecord {
   // gradients. With f16 they are scaled as the loss is. If a step takes several batches, they are
   // sums over these. They are not clipped.
   std::vector<NamedTensor> gradients() const;
+
+  // What the towers of this process contributed to the last step, or to the last of its batches, if
+  // that is due (options().contributions_every); else empty. One contribution of all these towers,
+  // under the number of the first, if they share variables and layers are synchronised.
+  std::vector<Contribution> contributions() const;
 
   // What the last step has fetched for histograms (HistogramOptions), by names such as
   // "gradients/fc0/W" and "activations/conv0"; empty unless they are due.

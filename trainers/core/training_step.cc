@@ -34,9 +34,18 @@ class InputsInFront {
 
 constexpr int kComparisonRequest = 256, kStopRequest = 512;  // above all signals
 
-double number_of_request(StepRequest request) {
-  return request.signal + (request.comparison ? kComparisonRequest : 0) +
-         (request.stop ? kStopRequest : 0);
+// A number for the request, and the halves of the hash, which f64 holds.
+constexpr int kHalf = 32;
+
+void write_request(StepRequest request, std::span<double> numbers) {
+  numbers[0] = request.signal + (request.comparison ? kComparisonRequest : 0) +
+               (request.stop ? kStopRequest : 0);
+  numbers[1] = static_cast<double>(request.hash >> kHalf);
+  numbers[2] = static_cast<double>(static_cast<std::uint32_t>(request.hash));
+}
+
+std::uint64_t hash_of_request(std::span<const double> numbers) {
+  return static_cast<std::uint64_t>(numbers[1]) << kHalf | static_cast<std::uint64_t>(numbers[2]);
 }
 
 }  // namespace
@@ -69,12 +78,12 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
 TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
                            PrepareOptions options, bool keeps_gradients,
-                           std::span<const NamedOutput> watched)
+                           std::span<const NamedOutput> watched, bool keeps_contributions)
     : numbers_(towers[0]),
       rates_(rates.size()),
       equal_(nodes.all.equal()),
       samples_(nodes.all.samples.begin(), nodes.all.samples.end()),
-      per_process_(towers.size() * numbers_.count() + 1) {
+      per_process_(towers.size() * numbers_.count() + kNumbersOfRequest) {
   std::vector<Fetch> fetches{*nodes.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
@@ -93,7 +102,7 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
-  if (nodes.request) feeds.push_back({nodes.request, {}});
+  if (nodes.request) feeds.push_back({nodes.request, nodes.request.shape()});
   for (const FeedType& zero : nodes.zero_feeds()) feeds.push_back(zero);
   if (keeps_gradients)
     for (const Gradient& gradient : nodes.gradients) {
@@ -110,6 +119,16 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
   for (const NamedOutput& tensor : watched) {
     watched_.emplace_back(tensor.name, fetches.size());
     fetches.emplace_back(tensor.value);
+  }
+  if (keeps_contributions) {
+    const GradientRows& rows = nodes.tower_gradients;
+    contributions_.resize(rows.size());
+    for (std::size_t t = 0; t < rows.size(); ++t)
+      for (const Gradient& gradient : rows[t]) {
+        if (!gradient.value || (rows.size() > 1 && !nodes.runs(t))) continue;
+        contributions_[t].emplace_back(gradient.variable.logical_name(), fetches.size());
+        fetches.emplace_back(gradient.value);
+      }
   }
   step_ = &session.prepare(fetches, feeds, options);
   stages_ = !step_->plan()->feed_slots.empty();
@@ -137,8 +156,7 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
       using T = decltype(type);
       feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
     });
-  if (of_all_ > 0)
-    feeds_[inputs.size() + rates_].mutable_data<double>()[0] = number_of_request(request_);
+  if (of_all_ > 0) write_request(request_, feeds_[inputs.size() + rates_].mutable_data<double>());
   const InputsInFront held(feeds_, inputs);
   step_->run(std::move(staged), feeds_, options);
 }
@@ -146,6 +164,12 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
 std::vector<NamedTensor> TrainingStep::gradients() const { return tensors_of(gradients_); }
 
 std::vector<NamedTensor> TrainingStep::watched() const { return tensors_of(watched_); }
+
+std::vector<std::vector<NamedTensor>> TrainingStep::contributions() const {
+  std::vector<std::vector<NamedTensor>> rows;
+  for (const NamedFetches& row : contributions_) rows.push_back(tensors_of(row));
+  return rows;
+}
 
 std::vector<NamedTensor> TrainingStep::tensors_of(const NamedFetches& fetches) const {
   std::vector<NamedTensor> result;
@@ -174,8 +198,14 @@ StepRequest TrainingStep::requested() const {
   StepRequest all;
   if (of_all_ == 0) return all;
   const std::span<const double> values = step_->fetched(of_all_).data<double>();
-  for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_) {
-    const auto number = static_cast<int>(values[i]);
+  std::uint64_t first_hash = 0;
+  for (std::size_t end = per_process_; end <= values.size(); end += per_process_) {
+    const std::span<const double> request =
+        values.subspan(end - kNumbersOfRequest, kNumbersOfRequest);
+    const auto number = static_cast<int>(request[0]);
+    const std::uint64_t hash = hash_of_request(request);
+    if (end == per_process_) first_hash = hash;
+    all.hashes_differ = all.hashes_differ || hash != first_hash;
     all.signal = std::max(all.signal, number % kComparisonRequest);
     all.comparison = all.comparison || (number & kComparisonRequest) != 0;
     all.stop = all.stop || (number & kStopRequest) != 0;

@@ -1,5 +1,6 @@
 // A training step, compiled: the update of one or more towers, with their losses and metrics.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,16 +32,21 @@ struct StepRequest {
   int signal = 0;           // end because of this signal; 0: do not end
   bool comparison = false;  // compare variables after the step
   bool stop = false;        // end after the step, because a callback called stop()
+  // ReplicaHashes::all() of this process before the step; 0: none. Of all processes: 0 as well.
+  std::uint64_t hash = 0;
+  bool hashes_differ = false;  // of all processes
 };
 
 class TrainingStep {
  public:
   // Compiles a step for the inputs of `towers`, for which `nodes` were built. `rates` are the
   // placeholders of the learning rate. With `keeps_gradients`, gradients() returns the combined
-  // gradients; watched() returns those tensors.
+  // gradients, and with `keeps_contributions` contributions() those of each tower; watched()
+  // returns those tensors.
   TrainingStep(Session& session, const StepNodes& nodes, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {},
-               bool keeps_gradients = false, std::span<const NamedOutput> watched = {});
+               bool keeps_gradients = false, std::span<const NamedOutput> watched = {},
+               bool keeps_contributions = false);
 
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
@@ -73,6 +79,9 @@ class TrainingStep {
   // StepNodes::gradients in the last run, by the logical names of variables.
   std::vector<NamedTensor> gradients() const;
   std::vector<NamedTensor> watched() const;
+  // StepNodes::tower_gradients in the last run, by the logical names of variables; of towers
+  // without samples, none.
+  std::vector<std::vector<NamedTensor>> contributions() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
@@ -87,6 +96,7 @@ class TrainingStep {
 
   CompiledStep* step_;
   NamedFetches gradients_, watched_;
+  std::vector<NamedFetches> contributions_;    // by tower
   std::vector<std::string> norms_;             // the variables of gradient_norms()
   std::size_t squares_ = 0, squares_end_ = 0;  // fetches of the sums of squares of their gradients
   bool has_factor_ = false;  // the fetch after those is StepNodes::unscaling.factor
@@ -114,9 +124,9 @@ struct PlanOfStep {
   std::int64_t runs;
 };
 
-// Which steps are watched: every one whose number, from 1, is a multiple of `every`.
+// Which steps are watched: every one whose number, from 1, is a multiple of one of the periods.
 struct WatchedSteps {
-  std::int64_t every = 1;
+  std::vector<std::int64_t> periods = {};
   std::int64_t steps_per_epoch = 1, batches_per_step = 1;
   std::int64_t before = 0;  // steps before epoch 0 of the plan, in runs with other epochs
 
@@ -124,7 +134,8 @@ struct WatchedSteps {
     return position.epoch * steps_per_epoch + position.batch / batches_per_step;
   }
   bool is_due(BatchPlan::Position position) const {
-    return (before + step_at(position) + 1) % every == 0;
+    const std::int64_t number = before + step_at(position) + 1;
+    return std::ranges::any_of(periods, [&](std::int64_t every) { return number % every == 0; });
   }
 };
 

@@ -26,7 +26,7 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output r
     values.push_back(row_of(tower.loss));
     for (const TowerMetric& metric : tower.metrics) values.push_back(row_of(metric.value));
   }
-  values.push_back(reshape(request, {1}));
+  values.push_back(request);
   return gather_over_processes(concat(values, 0), graph.process());
 }
 
@@ -35,7 +35,7 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output r
 void add_values_of_all(Graph& graph, TrainedLoss& built) {
   NameScope names(graph, "values_of_all_towers");
   const HostScope on(graph, built.towers[0].device);  // messages are memory of hosts
-  const Output request = placeholder(graph, "request", DType::kF64, {});
+  const Output request = placeholder(graph, "request", DType::kF64, {kNumbersOfRequest});
   const Output values = losses_of_all(graph, built.towers, request);
   for (StepNodes& step : built.steps) {
     step.of_all_towers = values;

@@ -26,6 +26,21 @@ Option<S> whole_number(T S::*field, std::type_identity_t<T> least, std::type_ide
   return option;
 }
 
+// The same, or none, which has no value().
+template <class S, class T>
+Option<S> whole_number(std::optional<T> S::*field, T least, T most, OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    T read{};
+    read_integer(flag, least, most, read);
+    held.*field = read;
+  };
+  option.value = [=](const S& held) {
+    return held.*field ? JsonValue(*(held.*field)) : JsonValue();
+  };
+  return option;
+}
+
 // A finite number that is `allowed`, which `wanted` describes (read_number()). T is double or
 // std::optional<double>, which has no value() without a number.
 template <class S, class T>

@@ -82,7 +82,7 @@ std::string name_in(std::string_view argument) {
 }
 
 // The configuration of a run with a directory also serves a run without one.
-void leave_out_of_run_directory(const FlagParser& parser, const std::string& path,
+void leave_out_of_run_directory(const FlagParser& parser, const std::string& path, bool warns,
                                 std::vector<std::string>& arguments) {
   std::vector<std::string> left_out;
   std::erase_if(arguments, [&](const std::string& argument) {
@@ -92,7 +92,7 @@ void leave_out_of_run_directory(const FlagParser& parser, const std::string& pat
     if (unused) left_out.push_back(name);
     return unused;
   });
-  if (!left_out.empty())
+  if (warns && !left_out.empty())
     log_warning("--config=", path, ": without --run_dir there is no use for ", join(left_out),
                 left_out.size() == 1 ? ", which is left out" : ", which are left out");
 }
@@ -191,7 +191,12 @@ AllArguments with_config(const FlagParser& parser, std::span<const char* const> 
       return name_in(argument) == "run_dir" || name_in(argument) == "train_dir";
     };
     if (std::ranges::none_of(arguments, names_run) && std::ranges::none_of(all.of_file, names_run))
-      leave_out_of_run_directory(parser, *path, all.of_file);
+      leave_out_of_run_directory(
+          parser, *path,
+          /*warns=*/
+          std::ranges::none_of(
+              arguments, [](std::string_view argument) { return name_in(argument) == "replay"; }),
+          all.of_file);
   }
   for (std::vector<std::string>* const some : {&all.of_file, &all.of_line}) {
     const std::vector<std::string> implied = implied_by(parser, *some);

@@ -372,6 +372,26 @@ class FlagTable {
              .otherwise = "none",
              .scope = Scope::kThisCall}),
         inspection_in);
+    add(any_text(
+            &InspectionFlags::replay,
+            {.name = "replay",
+             .unit = "RUN",
+             .text = "compare each step with the hashes that this run has noted, and end after "
+                     "`replay_step`, as belfry replay asks it to",
+             .otherwise = "none",
+             .scope = Scope::kThisCall,
+             .benchmarks = false,
+             .compared = false}),
+        inspection_in);
+    add(whole_number(&InspectionFlags::replay_step, 1, std::numeric_limits<std::int64_t>::max(),
+                     {.name = "replay_step",
+                      .unit = "S",
+                      .text = "the last step that `replay` compares, counted from 1",
+                      .otherwise = "none",
+                      .scope = Scope::kThisCall,
+                      .benchmarks = false,
+                      .compared = false}),
+        inspection_in);
   }
 
   void add_own() {

@@ -93,6 +93,12 @@ TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& mod
   for (LossOptions& loss : losses) loss.optimizer = with_flags(loss.optimizer, flags.optimizer);
   options.losses = std::move(losses);
   options.keeps_gradients = flags.run.hash_every > 0;
+  if (!flags.inspection.replay.empty()) {
+    options.keeps_gradients = true;
+    options.contributions_every = {1};
+  }
+  for (const std::int64_t every : {flags.run.hash_every, flags.run.check_contribution_every})
+    if (every > 0) options.contributions_every.push_back(every);
   options.histograms = {.every = flags.run.histograms_every, .patterns = flags.run.histograms};
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_finder(flags.automatic, measured_devices(options));

@@ -92,6 +92,7 @@ int status_of(const std::function<int()>& body) {
 
 int exit_code_of(const ErrorFields& error) {
   if (error.exit_code != 0) return error.exit_code;
+  if (error.kind == ErrorKind::kCorrupted) return kCorruptedExitCode;
   return error.is_mistake ? 2 : 1;
 }
 

@@ -14,8 +14,13 @@ namespace belfry {
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
+// The exit code of a program that has found bits which flipped. A restart is right, on other
+// machines if it comes again.
+inline constexpr int kCorruptedExitCode = 76;
+
 // The exit code of a program that ends with this error: 2 for a mistake (a FlagError or an
-// OptionMistake), 1 for others, unless the error has one of its own.
+// OptionMistake), kCorruptedExitCode for a CorruptionError, 1 for others, unless the error has one
+// of its own.
 int exit_code_of(const ErrorFields& error);
 
 // Why a part of the printed text did not reach standard output, for example because it is closed or

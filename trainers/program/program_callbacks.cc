@@ -4,6 +4,7 @@
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/callbacks/progress.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/runs/contribution_check.h"
 #include "belfry/trainers/runs/metrics_file.h"
 
 namespace belfry {
@@ -34,6 +35,8 @@ void add_callbacks(TrainerOptions& options, const std::string& name, const Train
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
+  if (const std::int64_t every = flags.run.check_contribution_every; every > 0)
+    options.callbacks.push_back(std::make_shared<ContributionCheck>(every));
   if (files.metrics)
     options.callbacks.push_back(
         std::make_shared<MetricsFile>(*files.metrics, metric_labels(name, flags.run)));

@@ -11,6 +11,7 @@
 #include "belfry/trainers/flags/weight_rows.h"
 #include "belfry/trainers/options/option_fields.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
+#include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/save_rows.h"
 
 namespace belfry {
@@ -159,18 +160,28 @@ void add_record_options(Options<RunFlags>& all) {
   all.push_back(histograms_option());
   all.push_back(
       every_option("hash_every", &RunFlags::hash_every,
-                   "record a hash of each variable and each combined gradient in `run_dir` after "
-                   "every N steps, for belfry bisect; no gradient is then fused with its update; "
-                   "0: never",
+                   "record a hash of each variable and each gradient, of each tower and combined, in "
+                   "`run_dir` after every N steps, for belfry bisect and belfry replay; no gradient "
+                   "is then fused with its update; 0: never",
                    "0"));
-  Option<RunFlags> check =
-      every_option("check_replicas_every", &RunFlags::check_replicas_every,
-                   "end the run if copies of a variable differ after every N steps, "
-                   "not only before each save; 0: only then",
-                   "0");
-  check.scope = Scope::kExecution;
-  check.kept = true;
-  all.push_back(check);
+  all.push_back(whole_number(
+      &RunFlags::check_replicas_every, std::int64_t{0}, kMostStepsApart,
+      {.name = "check_replicas_every",
+       .unit = "N",
+       .text = "end the run if copies of a variable differ, on devices or in processes, after "
+               "every N steps, not only before each save; 0: only then",
+       .otherwise = cat(ReplicaCheck::kEvery, " with several processes, else 0"),
+       .scope = Scope::kExecution,
+       .kept = true}));
+  all.push_back(whole_number(
+      &RunFlags::check_contribution_every, 0, kMostStepsApart,
+      {.name = "check_contribution_every",
+       .unit = "N",
+       .text = "of several processes, each computes the gradients of the next one's towers once "
+               "more, before every Nth step, and the run ends if a bit differs; 0: never",
+       .otherwise = "0",
+       .scope = Scope::kExecution,
+       .kept = true}));
   all.push_back(
       every_option("memory_every", &RunFlags::memory_every,
                    "record the memory of the process and of the devices in `run_dir` after every N "

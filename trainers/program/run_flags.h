@@ -29,7 +29,9 @@ struct RunFlags {
   std::int64_t hash_every = 0;  // steps; 0: never
   std::int64_t histograms_every = 0;
   std::vector<std::string> histograms = HistogramOptions().patterns;
-  std::int64_t check_replicas_every = 0;  // steps; 0: only before saves
+  // Steps; 0: only before saves. None: ReplicaCheck::kEvery with several processes, else 0.
+  std::optional<std::int64_t> check_replicas_every = {};
+  std::int64_t check_contribution_every = 0;  // steps; 0: never
   std::int64_t memory_every = 100;
   std::optional<StepRange> traced = {};
   bool print_config = false;

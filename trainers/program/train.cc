@@ -34,6 +34,7 @@
 #include "belfry/trainers/program/report_files.h"
 #include "belfry/trainers/program/step_file.h"
 #include "belfry/trainers/program/untrained_data.h"
+#include "belfry/trainers/runs/replay_check.h"
 #include "belfry/trainers/runs/stall_watch.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
@@ -219,6 +220,13 @@ class TrainingProgram {
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
+    if (const std::string& run = flags_.inspection.replay; !run.empty())
+      naming_flag<Error>(cat("--replay=", run), [&] {
+        replay_ =
+            std::make_shared<ReplayCheck>(run, run_.found() ? position_in(*run_.found()).steps : 0,
+                                          flags_.inspection.replay_step);
+        options_.callbacks.push_back(replay_);
+      });
     if (run_.found())
       naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
   }
@@ -274,6 +282,7 @@ class TrainingProgram {
       throw;
     }
     const int signal = run_.stop().signal();
+    if (replay_ && signal == 0) console_.line(replay_->outcome());
     const int status = signal == 0 ? 0 : exit_code_of(signal);
     if (signal != 0) say_why_it_ended();
     end_run(status);
@@ -299,9 +308,10 @@ class TrainingProgram {
     report_results();
     if (error) std::rethrow_exception(error);
     if (report_->losses.divergence) throw Diverged(report_->losses.divergence);
-    require<Error>(report_->variables.replicas_equal.value_or(true),
-                   "the copies of the model's variables are not equal at the end, as told above; a "
-                   "device or its memory may be faulty, or code of yours has written to a copy");
+    require<CorruptionError>(
+        report_->variables.replicas_equal.value_or(true),
+        "the copies of the model's variables are not equal at the end, as told above; a "
+        "device or its memory may be faulty, or code of yours has written to a copy");
   }
 
   StallOptions stall_options() {
@@ -392,7 +402,7 @@ class TrainingProgram {
       warn_of_no_trace(flags_, *trainer_);
     if (options_.traced && speaks(flags_)) warn_of_no_traces(*options_.traced, *trainer_);
     algorithms_.write();
-    console_.line(to_table(*report_));
+    if (!replay_) console_.line(to_table(*report_));
     if (report_files_.json) report_files_.json->write(to_json(*report_).str(2) + "\n");
     if (report_files_.memory)
       write_memory_report(trainer_->session(), flags_.saves(), *report_files_.memory);
@@ -445,6 +455,7 @@ class TrainingProgram {
   Console console_;  // a program whose results go to stdout prints nothing else there
   TrainingRun run_;
   TrainerOptions options_;
+  std::shared_ptr<ReplayCheck> replay_;  // with --replay
   std::string placement_;
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::vector<std::unique_ptr<Dataset>> validation_data_;

@@ -276,8 +276,11 @@ std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
   if (stats_) result.insert(result.end(), {log_, memory_, stats_});
   if (hashes_) result.push_back(hashes_);
-  if (flags_.run.check_replicas_every > 0)
-    result.push_back(std::make_shared<ReplicaCheck>(flags_.run.check_replicas_every));
+  if (!hashes_ && flags_.run.hash_every > 0 && flags_.group.processes > 1)
+    result.push_back(std::make_shared<HashLog>(flags_.run.hash_every));
+  const std::int64_t by_default = flags_.group.processes > 1 ? ReplicaCheck::kEvery : 0;
+  if (const std::int64_t every = flags_.run.check_replicas_every.value_or(by_default); every > 0)
+    result.push_back(std::make_shared<ReplicaCheck>(every, directory_.get()));
   if (directory_)
     result.push_back(std::make_shared<TensorBoard>(directory_->path_of(kTensorBoardFolder),
                                                    TensorBoardOptions{.memory = memory_},

@@ -1,14 +1,15 @@
 #include "belfry/trainers/runs/hash_log.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -19,15 +20,72 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
 constexpr std::string_view kOfGradient = "the gradient of ";
 
-using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable or gradient
-
-JsonValue hashes_of(std::vector<NamedTensor> tensors) {
-  JsonValue hashes = JsonValue::object();
+// Of the model's values: the hash that is documented. Of what is compared within one version, which
+// may be many times as much, the check hash.
+NamedHashes hashes_of(std::vector<NamedTensor> tensors) {
+  NamedHashes hashes;
   for (NamedTensor& tensor : tensors) {
     std::string name = tensor.name;
-    hashes.set(name, hash_tensors({std::move(tensor)}));
+    hashes.emplace_back(name, hash_tensors({std::move(tensor)}));
   }
   return hashes;
+}
+
+NamedHashes check_hashes_of(const std::vector<NamedTensor>& tensors) {
+  NamedHashes hashes;
+  for (const NamedTensor& tensor : tensors)
+    hashes.emplace_back(tensor.name, hex(check_hash(tensor.value), 16));
+  return hashes;
+}
+
+JsonValue to_json(const NamedHashes& hashes) {
+  JsonValue json = JsonValue::object();
+  for (const auto& [name, hash] : hashes) json.set(name, hash);
+  return json;
+}
+
+NamedHashes hashes_in(const JsonValue& json) {
+  NamedHashes hashes;
+  for (const auto& [name, hash] : json.members()) hashes.emplace_back(name, hash.text());
+  return hashes;
+}
+
+JsonValue to_json(const std::vector<StepHashes::OfTower>& towers) {
+  JsonValue json = JsonValue::array();
+  for (const StepHashes::OfTower& tower : towers)
+    json.push(JsonValue::object()
+                  .set("tower", tower.tower)
+                  .set("rank", tower.rank)
+                  .set("host", tower.host)
+                  .set("gradients", to_json(tower.gradients)));
+  return json;
+}
+
+std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
+  std::vector<StepHashes::OfTower> towers;
+  for (const JsonValue& tower : json.items())
+    towers.push_back({.tower = tower.at("tower").integer(),
+                      .rank = static_cast<int>(tower.at("rank").integer()),
+                      .host = tower.at("host").text(),
+                      .gradients = hashes_in(tower.at("gradients"))});
+  return towers;
+}
+
+// Of all processes, by tower.
+std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
+  Processes* const processes = trainer.built().processes();
+  std::vector<StepHashes::OfTower> own;
+  for (const Contribution& contribution : trainer.record().contributions())
+    own.push_back({.tower = contribution.tower,
+                   .rank = trainer.graph().process().rank,
+                   .host = processes ? processes->host(processes->rank()) : "",
+                   .gradients = check_hashes_of(contribution.gradients)});
+  if (!processes) return own;
+  std::vector<StepHashes::OfTower> all;
+  for (const std::string& text : processes->gather(to_json(own).str()))
+    for (StepHashes::OfTower& tower : towers_in(JsonValue::parse(text)))
+      all.push_back(std::move(tower));
+  return all;
 }
 
 // The text that the file had when it was opened. A run may add lines meanwhile.
@@ -40,7 +98,65 @@ std::string text_so_far(FileSystem& files, const std::string& path) {
   return text;
 }
 
-std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
+bool is_of_gradient(const NamedHashes::value_type& hash) {
+  return hash.first.starts_with(kOfGradient);
+}
+
+// What two runs compare, with names for people.
+NamedHashes all_of(const StepHashes& step, bool with_contributions) {
+  NamedHashes all;
+  if (with_contributions)
+    for (const StepHashes::OfTower& tower : step.contributions)
+      for (const auto& [name, hash] : tower.gradients)
+        all.emplace_back(cat("tower ", tower.tower, "'s gradient of ", name), hash);
+  for (const auto& [name, hash] : step.gradients) all.emplace_back(cat(kOfGradient, name), hash);
+  all.insert(all.end(), step.variables.begin(), step.variables.end());
+  return all;
+}
+
+// Names that differ, or that only one of them has. If one run has hashes of no gradient, as when
+// processes update parts, only variables count.
+std::vector<std::string> differing(const StepHashes& one, const StepHashes& other) {
+  const bool same_towers = one.contributions.size() == other.contributions.size();
+  NamedHashes a = all_of(one, same_towers), b = all_of(other, same_towers);
+  std::vector<std::string> names;
+  if (one.gradients.empty() || other.gradients.empty()) {
+    std::erase_if(a, is_of_gradient);
+    std::erase_if(b, is_of_gradient);
+  }
+  for (const auto& variable : a)
+    if (std::ranges::find(b, variable) == b.end()) names.push_back(variable.first);
+  for (const auto& [name, hash] : b)
+    if (std::ranges::find(a, name, &NamedHashes::value_type::first) == a.end())
+      names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+JsonValue StepHashes::json(std::int64_t step) const {
+  JsonValue json = JsonValue::object().set("step", step);
+  if (!contributions.empty()) json.set("contributions", to_json(contributions));
+  return json.set("gradients", to_json(gradients)).set("variables", to_json(variables));
+}
+
+StepHashes StepHashes::read(const JsonValue& json) {
+  StepHashes step{
+      .contributions = {}, .gradients = {}, .variables = hashes_in(json.at("variables"))};
+  if (const JsonValue* const towers = json.find("contributions"))
+    step.contributions = towers_in(*towers);
+  if (const JsonValue* const gradients = json.find("gradients"))
+    step.gradients = hashes_in(*gradients);
+  return step;
+}
+
+StepHashes hashes_of_step(Trainer& trainer) {
+  return {.contributions = contributions_of_all(trainer),
+          .gradients = hashes_of(trainer.record().gradients()),
+          .variables = hashes_of(read_state(trainer.session(), trainer.graph()))};
+}
+
+std::map<std::int64_t, StepHashes> noted_hashes(FileSystem& files, const std::string& path) {
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
   if (!files.exists(file))
@@ -48,7 +164,7 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
                                      ": no such file; a run writes it if it is asked to (",
                                      the_option("hash_every"), ")"));
   const std::string text = text_so_far(files, file);
-  std::map<std::int64_t, Hashes> steps;
+  std::map<std::int64_t, StepHashes> steps;
   std::int64_t number = 0;
   // The last line may be half of one.
   for (const std::string_view line :
@@ -57,56 +173,34 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
       ++number;
       if (line.empty()) continue;
       const JsonValue json = JsonValue::parse(line);
-      Hashes& hashes = steps[json.at("step").integer()];
-      hashes.clear();  // of a run that made this step before
-      if (const JsonValue* const gradients = json.find("gradients"))
-        for (const auto& [name, hash] : gradients->members())
-          hashes.emplace_back(cat(kOfGradient, name), hash.text());
-      for (const auto& [name, hash] : json.at("variables").members())
-        hashes.emplace_back(name, hash.text());
+      // Replaces that of a run that made this step before.
+      steps[json.at("step").integer()] = StepHashes::read(json);
     } catch (const InvalidArgument& error) {
       throw IoError(cat(file, ": line ", number, " has no hashes: ", error.what()));
     }
   return steps;
 }
 
-bool is_of_gradient(const Hashes::value_type& hash) { return hash.first.starts_with(kOfGradient); }
-
-// Names that differ, or that only one of them has. If one run has hashes of no gradient, as when
-// processes update parts, only variables count.
-std::vector<std::string> differing(Hashes a, Hashes b) {
-  std::vector<std::string> names;
-  if (std::ranges::none_of(a, is_of_gradient) || std::ranges::none_of(b, is_of_gradient)) {
-    std::erase_if(a, is_of_gradient);
-    std::erase_if(b, is_of_gradient);
-  }
-  for (const auto& variable : a)
-    if (std::ranges::find(b, variable) == b.end()) names.push_back(variable.first);
-  for (const auto& [name, hash] : b)
-    if (std::ranges::find(a, name, &Hashes::value_type::first) == a.end()) names.push_back(name);
-  return names;
+HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every, OnSaveError on_error)
+    : HashLog(every) {
+  file_.emplace(files, std::move(path), on_error);
 }
 
-}  // namespace
-
-HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every, OnSaveError on_error)
-    : file_(files, std::move(path), on_error), every_(every) {
+HashLog::HashLog(std::int64_t every) : every_(every) {
   require(every >= 1, "hash_every is ", every, "; it must be at least 1");
 }
 
 void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   if (steps % every_ != 0) return;
-  file_.add(JsonValue::object()
-                .set("step", steps)
-                .set("gradients", hashes_of(trainer.record().gradients()))
-                .set("variables", hashes_of(read_state(trainer.session(), trainer.graph())))
-                .str() +
-            "\n");
+  if (file_)
+    file_->add(hashes_of_step(trainer).json(steps).str() + "\n");
+  else
+    contributions_of_all(trainer);
 }
 
 Parting find_parting(const std::string& run_a, const std::string& run_b, FileSystem& files) {
-  const auto a = read_hashes(files, run_a), b = read_hashes(files, run_b);
+  const auto a = noted_hashes(files, run_a), b = noted_hashes(files, run_b);
   Parting parting;
   for (const auto& [step, hashes] : a) {
     const auto other = b.find(step);

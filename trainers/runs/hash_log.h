@@ -1,10 +1,13 @@
-// hashes.jsonl of a run directory: fingerprints of all variables and gradients, by which `belfry
-// bisect` finds the step at which two runs diverge.
-//   {"step":20,"gradients":{"conv0/W":"9a01..."},"variables":{"conv0/W":"00f3...","conv0/b":"..."}}
+// hashes.jsonl of a run directory: hashes of all variables and gradients, by which `belfry bisect`
+// finds the step at which two runs diverge, and `belfry replay` the process that computed wrong.
+//   {"step":20,"contributions":[{"tower":0,"rank":0,"host":"a","gradients":{"conv0/W":"7e..."}}],
+//    "gradients":{"conv0/W":"9a01..."},"variables":{"conv0/W":"00f3...","conv0/b":"..."}}
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
@@ -14,19 +17,48 @@
 
 namespace belfry {
 
-// Adds a line after every `every` steps. It has a hash of each combined gradient, if the trainer
-// keeps them (TrainerOptions::keeps_gradients). It has a hash of each variable and optimizer slot
-// of tower 0, in the order of the graph.
+// Hashes of one tensor each, by name.
+using NamedHashes = std::vector<std::pair<std::string, std::string>>;
+
+// What is noted after a step.
+struct StepHashes {
+  struct OfTower {
+    std::int64_t tower = 0;
+    int rank = 0;
+    std::string host;
+    NamedHashes gradients = {};  // before they are combined
+  };
+  std::vector<OfTower> contributions;  // of all processes; empty if they are not kept
+  NamedHashes gradients;               // combined; empty if they are not kept
+  NamedHashes variables;               // with slots, in the order of the graph
+
+  JsonValue json(std::int64_t step) const;
+  // Throws InvalidArgument for what json() cannot give.
+  static StepHashes read(const JsonValue& json);
+};
+
+// The hashes of the last step: of each tower's gradients and each combined gradient, if the trainer
+// keeps them (TrainerOptions::contributions_every and keeps_gradients), and of each variable and
+// slot of tower 0. All processes call it, and get the contributions of all.
+StepHashes hashes_of_step(Trainer& trainer);
+
+// What a run directory, or a file like its hashes.jsonl, has noted, by step. Throws NotFoundError
+// for one without hashes, and IoError naming file and line for lines without.
+std::map<std::int64_t, StepHashes> noted_hashes(FileSystem& files, const std::string& path);
+
+// Adds a line after every `every` steps.
 class HashLog final : public Callback {
  public:
   HashLog(FileSystem& files, std::string path, std::int64_t every,
           OnSaveError on_error = OnSaveError::kRetry);
-  LineFile& file() { return file_; }
+  // In a process that writes nothing, and gives its contributions to the one that does.
+  explicit HashLog(std::int64_t every);
+  LineFile& file() { return *file_; }
   CallbackPhase phase() const override { return CallbackPhase::kRecord; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
  private:
-  LineFile file_;
+  std::optional<LineFile> file_;
   std::int64_t every_;
 };
 
@@ -34,8 +66,8 @@ class HashLog final : public Callback {
 struct Parting {
   std::int64_t compared = 0;                   // steps that both have
   std::optional<std::int64_t> equal, differs;  // the last equal step, and the first that differs
-  // What differs after that step, in the order of the graph: "the gradient of fc0/W" and so on,
-  // then "fc0/W".
+  // What differs after that step, in the order of the graph: "tower 3's gradient of fc0/W", if both
+  // have the same towers; "the gradient of fc0/W"; "fc0/W".
   std::vector<std::string> variables;
 };
 

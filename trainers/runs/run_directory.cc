@@ -124,9 +124,10 @@ std::optional<JsonValue> run_config(FileSystem& files, const std::string& path) 
 }
 
 void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path) {
-  outputs.reserve_run(written, path,
-                      {kConfigFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kGraphFile,
-                       kSummaryFile, kTensorBoardFolder, kTracesFolder, kCheckpoints, kRunLock});
+  outputs.reserve_run(
+      written, path,
+      {kConfigFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kGraphFile, kSummaryFile,
+       kDifferenceFile, kTensorBoardFolder, kTracesFolder, kCheckpoints, kRunLock});
 }
 
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
@@ -242,8 +243,8 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
 void RunDirectory::clear() {
   const std::vector<std::int64_t> steps = checkpoints();
   require_removable(steps);
-  for (const char* const name :
-       {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kGraphFile})
+  for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
+                                 kGraphFile, kDifferenceFile})
     files_.remove(path_of(name));
   const std::string board = path_of(kTensorBoardFolder);
   for (const char* const part : {"train", "validation"})

@@ -9,6 +9,8 @@
 //   DIR/log.txt                     what the run printed
 //   DIR/placement.txt               the device of every node
 //   DIR/graph.safetensors           the graph that predicts the model's outputs (graph_file.h)
+//   DIR/difference.json             what processes had that differed, until it is judged
+//                                   (replica_check.h)
 //   DIR/summary.json                results, once the run has ended
 #pragma once
 #include <cstdint>

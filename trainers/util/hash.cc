@@ -1,7 +1,6 @@
 #include "belfry/trainers/util/hash.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -55,20 +54,6 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
   Fnv1a hash;
   for (const auto& [name, value] : tensors) add_tensor(hash, name, value);
   return hex(hash.value(), 16);
-}
-
-std::uint64_t fingerprint(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLanes = 4;  // a single one would wait for its products
-  std::array<std::uint64_t, kLanes> lanes{1, 2, 3, 4}, words{};
-  for (; bytes.size() >= sizeof words; bytes = bytes.subspan(sizeof words)) {
-    std::memcpy(words.data(), bytes.data(), sizeof words);
-    for (std::size_t l = 0; l < kLanes; ++l)
-      lanes[l] = std::rotl((lanes[l] ^ words[l]) * 0x9e3779b97f4a7c15, 29);
-  }
-  Fnv1a hash;
-  hash.add(std::as_bytes(std::span(lanes)));
-  hash.add(bytes);
-  return hash.value();
 }
 
 std::vector<Variable> original_variables(const Graph& graph) {
@@ -127,7 +112,7 @@ void require_equal_replicas(Session& session, const Graph& graph, std::int64_t s
   const std::vector<Variable> differing = differing_copies(session, graph);
   if (differing.empty()) return;
   const Variable copy = differing[0], original(*copy.node().variable().copy_of);
-  throw Error(
+  throw CorruptionError(
       cat("after step ", steps, " the variable ", original.name(), " on ",
           session.placement(original.ref()).short_str(), " and its copy ", copy.name(), " on ",
           session.placement(copy.ref()).short_str(), " have other bits",

@@ -22,9 +22,6 @@ struct NamedTensor {
 // little-endian integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
 
-// A hash that is as fast as memory, to compare values of one run. It may differ between versions.
-std::uint64_t fingerprint(std::span<const std::byte> bytes);
-
 // All variables and optimizer slots that do not copy others.
 std::vector<Variable> original_variables(const Graph& graph);
 // The values of original_variables(), under their logical names.
@@ -40,8 +37,8 @@ std::string state_hash(Session& session, const Graph& graph);
 // one tower. Copies in the storage of another are not read.
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
 
-// Throws Error if copies differ after `steps` steps. It names the first one, its device and that of
-// the original, and how many more differ. Reads each copy that has its own storage.
+// Throws CorruptionError if copies differ after `steps` steps. It names the first one, its device
+// and that of the original, and how many more differ. Reads each copy that has its own storage.
 void require_equal_replicas(Session& session, const Graph& graph, std::int64_t steps);
 
 // How many variables lie in the storage of another (SessionOptions::share_replicas).

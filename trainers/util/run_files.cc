@@ -8,8 +8,8 @@
 namespace belfry {
 
 bool is_run_file(FileSystem& files, const std::string& path) {
-  constexpr std::string_view kNames[] = {kConfigFile, kStatsFile,   kLogFile,  kPlacementFile,
-                                         kHashesFile, kSummaryFile, kGraphFile};
+  constexpr std::string_view kNames[] = {kConfigFile, kStatsFile,   kLogFile,   kPlacementFile,
+                                         kHashesFile, kSummaryFile, kGraphFile, kDifferenceFile};
   const std::size_t cut = path.rfind('/');
   if (cut == path.npos || std::ranges::find(kNames, path.substr(cut + 1)) == std::end(kNames))
     return false;

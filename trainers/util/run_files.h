@@ -9,7 +9,7 @@ namespace belfry {
 inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
                       kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
                       kHashesFile[] = "hashes.jsonl", kSummaryFile[] = "summary.json",
-                      kGraphFile[] = "graph.safetensors";
+                      kGraphFile[] = "graph.safetensors", kDifferenceFile[] = "difference.json";
 
 // Whether a run keeps its configuration, statistics or another of these files at a path, which is
 // resolved.

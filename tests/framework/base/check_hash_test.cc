@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,24 @@ TEST(CheckHash, OfTensors) {
   std::iota(values.begin(), values.end(), 0.F);
   const Tensor tensor = Tensor(Shape{100, 100}, values);
   EXPECT_EQ(check_hash(tensor), check_hash(std::as_bytes(std::span(values))));
+}
+
+// Numbers of changed signs cancel out in hashes that only multiply.
+TEST(CheckHash, SeesEachChange) {
+  std::vector<double> values(37, 1.5);
+  const auto hash = [&] { return check_hash(std::as_bytes(std::span(values))); };
+  std::set<std::uint64_t> hashes{hash()};
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (std::size_t j = i; j < values.size(); ++j) {
+      values[i] *= -1;
+      if (j > i) values[j] *= -1;
+      EXPECT_TRUE(hashes.insert(hash()).second) << i << " " << j;
+      values[i] = values[j] = 1.5;
+    }
+  for (const std::size_t size : {0, 1, 7, 36, 38}) {
+    values.resize(size, 1.5);
+    EXPECT_TRUE(hashes.insert(hash()).second) << size;
+  }
 }
 
 TEST(CheckHash, EachFlippedBitIsFound) {

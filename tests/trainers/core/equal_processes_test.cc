@@ -131,5 +131,51 @@ TEST(EqualProcesses, AreAllNamedThatDiffer) {
                          HasSubstr("in 'fc0/W' and 1 other variable; "))));
 }
 
+// Of two, none is a majority. The run that goes on knows.
+TEST(EqualProcesses, AreJudgedByTheRunThatGoesOn) {
+  const test::TemporaryFolder folder;
+  for (const int wrong : {0, 1}) {
+    const auto run = [&](bool flips) {
+      return errors(2, [&](int own) {
+        Callbacks callbacks;
+        if (own == 0) {
+          const auto saved = std::make_shared<SavedRun>(folder.path());
+          callbacks = {std::shared_ptr<Callback>(saved, &saved->saver),
+                       std::make_shared<ReplicaCheck>(2, &saved->directory)};
+        } else {
+          callbacks = {std::make_shared<ReplicaCheck>(2)};
+        }
+        if (flips) callbacks.push_back(std::make_shared<Flip>(wrong, 7, "fc1/b"));
+        return callbacks;
+      });
+    };
+    EXPECT_THAT(run(true), Each(AllOf(HasSubstr("after step 8 rank 1 on "),
+                                      HasSubstr("no majority tells which of them is right"))));
+    EXPECT_EQ(saved_step(folder), 5);
+    RunDirectory directory(folder.path());
+    const std::optional<std::string> kept = directory.read(kDifferenceFile);
+    ASSERT_TRUE(kept.has_value());
+    const ReplicaDifference difference = ReplicaDifference::read(JsonValue::parse(*kept));
+    EXPECT_EQ(difference.steps, 8);
+    EXPECT_THAT(difference.variables, testing::Contains("fc1/b"));
+    EXPECT_EQ(difference.replicas.size(), 2U);
+    EXPECT_EQ(ReplicaDifference::read(difference.json()), difference);
+    // The right hashes are those of the process that was not disturbed.
+    ReplicaHashes right{.steps = 8, .names = difference.variables, .hashes = {}};
+    for (const std::string& hash : difference.replicas[static_cast<std::size_t>(1 - wrong)].hashes)
+      right.hashes.push_back(std::stoull(hash, nullptr, 16));
+    EXPECT_THAT(difference.judged_by(right),
+                AllOf(HasSubstr(cat("rank ", wrong, " on ")), HasSubstr(" had wrong bits in '"),
+                      HasSubstr(cat("; rank ", 1 - wrong, " on "))));
+  }
+}
+
+TEST(ReplicaDifference, IsRefusedUnlessWhole) {
+  EXPECT_THROW(ReplicaDifference::read(JsonValue::parse("{}")), InvalidArgument);
+  EXPECT_THROW(ReplicaDifference::read(JsonValue::parse(
+                   R"({"step":1,"variables":["w"],"ranks":[{"host":"a","hashes":[]}]})")),
+               InvalidArgument);
+}
+
 }  // namespace equal_processes_test
 }  // namespace belfry
