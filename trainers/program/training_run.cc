@@ -419,11 +419,12 @@ bool TrainingRun::is_stopped_otherwise() const {
 void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (!resumed_line_.empty()) console_.line(resumed_line_);
   if (!directory_) return;
+  const JsonValue config = config_of_run(trainer);  // knows the run that is there
   if (replaces_) directory_->clear();
   for (const std::int64_t step : later_) directory_->remove_checkpoint(step);
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
-  directory_->write(kConfigFile, config_of_run(trainer).str(2) + "\n");
+  directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   if (restart_) restart_->set_lost_step(newest_step_in(directory_->files(), stats_->file().path()));
   go_on(stats_->file());
@@ -445,7 +446,9 @@ JsonValue TrainingRun::config_of_run(const Trainer& trainer) {
     config.set("global_batch_size", trainer.built().batches().global_batch());
   config = with_shards(config, trainer.built().options().shards);
   const bool goes_on = resumed_from_ && flags_.run.resume == "auto";
-  std::string id = goes_on ? run_id_of(directory_->path(), directory_->files()) : "";
+  const std::string before = run_id_of(directory_->path(), directory_->files());
+  std::string id = goes_on ? before : "";
+  if (id != before) remove_memory_saves(before);
   if (id.empty() && flags_.memory_save_every_steps() > 0) id = new_run_id();
   if (!id.empty()) {
     JsonValue chosen = config.at(kChosen);

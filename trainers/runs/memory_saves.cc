@@ -220,7 +220,18 @@ void send(Processes& processes, const Choice& choice, const std::string& path) {
   processes.gather("");  // so that the others of that host find it
 }
 
-// Removes the saves of runs that were killed and not started again. A live run holds its lock.
+// A live run holds the lock of its folder.
+bool remove_unless_live(const std::string& folder) try {
+  FileSystem& files = local_file_system();
+  const std::unique_ptr<FileLock> lock = files.lock(cat(folder, "/", kRunLock));
+  if (lock) remove_tree(files, folder);
+  return lock != nullptr;
+} catch (const IoError& error) {
+  log_debug("saves in memory stay: ", error.what());
+  return false;
+}
+
+// Removes the saves of runs that were killed and not started again.
 void remove_dead_saves(const std::string& own) try {
   constexpr std::int64_t kMostSeconds = 24 * 3600;
   FileSystem& files = local_file_system();
@@ -233,11 +244,9 @@ void remove_dead_saves(const std::string& own) try {
     const std::int64_t age =
         std::time(nullptr) - files.modified(files.exists(written) ? written : folder);
     if (age < kMostSeconds) continue;
-    const std::unique_ptr<FileLock> lock = files.lock(cat(folder, "/", kRunLock));
-    if (!lock) continue;
-    remove_tree(files, folder);
-    log_info("removed ", folder, ": saves in memory of a run that was killed ", age / 3600,
-             " hours ago");
+    if (remove_unless_live(folder))
+      log_info("removed ", folder, ": saves in memory of a run that was killed ", age / 3600,
+               " hours ago");
   }
 } catch (const IoError& error) {
   log_debug("saves of dead runs in memory stay: ", error.what());
@@ -288,6 +297,11 @@ std::string find_in_memory(Processes* processes, const std::string& run_dir,
     send(*processes, *choice, checkpoint_in(folder, choice->step));
   }
   return checkpoint_in(folder, choice->step);
+}
+
+void remove_memory_saves(const std::string& id) {
+  if (const std::string folder = memory_folder_of(id); is_private_folder(folder))
+    memory_saves::remove_unless_live(folder);
 }
 
 std::string refusal_of_memory_saves(const MemoryNeeds& needs) {
@@ -427,15 +441,9 @@ void MemorySaver::after_training(Trainer&, const StepInfo& info) {
 
 void MemorySaver::on_error(Trainer&, const std::exception&) { settle(); }
 
-void MemorySaver::remove_all() try {
-  const std::string path = memory_folder_of(id_);
-  FileSystem& files = local_file_system();
-  if (!is_first_of_host() || !is_private_folder(path)) return;
-  if (!folder_) folder_ = std::make_unique<RunDirectory>(path);
-  remove_tree(files, path);
+void MemorySaver::remove_all() {
   folder_.reset();
-} catch (const Error& error) {
-  log_debug("saves in memory stay: ", error.what());
+  if (is_first_of_host()) remove_memory_saves(id_);
 }
 
 }  // namespace belfry

@@ -38,6 +38,9 @@ std::string memory_folder_of(const std::string& id, const std::string& root = me
 std::string find_in_memory(Processes* processes, const std::string& run_dir,
                            const std::string& root = memory_file_system());
 
+// Removes what this host has in memory of a run, unless that is live.
+void remove_memory_saves(const std::string& id);
+
 // Bytes: of one copy of the state, what can be written into memory_file_system(), what the training
 // plans to use besides, and what this machine or its control group has.
 struct MemoryNeeds {
