@@ -7,12 +7,30 @@
 namespace belfry {
 namespace {
 
+constexpr std::size_t kBlock = 1024;  // elements
+
+// Whether a block has a value that is not finite. Compilers make vector instructions of this loop,
+// which has no way out.
+template <class Bits>
+bool has_some(const std::byte* elements, Bits infinity) {
+  Bits block[kBlock];
+  std::memcpy(block, elements, sizeof block);
+  Bits some = 0;
+  for (std::size_t i = 0; i < kBlock; ++i)
+    some = static_cast<Bits>(some | static_cast<Bits>((block[i] & infinity) == infinity));
+  return some != 0;
+}
+
 // `infinity` has only the bits of the exponent. NaN and infinities have all of them.
 template <class Bits>
 std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits infinity,
                                    bool nan_alone) {
   constexpr int kSignBit = 8 * sizeof(Bits) - 1;
-  for (std::size_t at = 0; at + sizeof(Bits) <= elements.size(); at += sizeof(Bits)) {
+  constexpr std::size_t kBytes = kBlock * sizeof(Bits);
+  std::size_t first = 0;
+  while (first + kBytes <= elements.size() && !has_some(&elements[first], infinity))
+    first += kBytes;
+  for (std::size_t at = first; at + sizeof(Bits) <= elements.size(); at += sizeof(Bits)) {
     Bits bits;
     std::memcpy(&bits, &elements[at], sizeof bits);
     if ((bits & infinity) != infinity) continue;

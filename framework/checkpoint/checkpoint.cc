@@ -60,11 +60,14 @@ std::vector<StoredVariable> stored(Session& session, bool weights) {
 class SummedFile {
  public:
   explicit SummedFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
-  void append(std::span<const std::byte> bytes) {
+  // Returns the CRC-32 of these bytes.
+  std::uint32_t append(std::span<const std::byte> bytes) {
     file_->append(bytes);
     note_progress();
+    const std::uint32_t crc = crc32_of(bytes);
+    sum_.crc32 = joined_crc32(sum_.crc32, crc, bytes.size());
     sum_.bytes += bytes.size();
-    sum_.crc32 = crc32_of(bytes, sum_.crc32);
+    return crc;
   }
   Manifest::File finish() {
     file_->sync();
@@ -95,7 +98,7 @@ std::string write_tensors(CheckpointFolder& folder, const std::string& name,
     const StoredVariable& variable = *by_name.at(tensor.name);
     const Tensor value = variable.value();
     const std::span<const std::byte> bytes(value.raw(), value.bytes());
-    file.append(bytes);
+    const std::uint32_t crc = file.append(bytes);
     const auto found = may_be_infinite(variable.role, variable.trainable)
                            ? find_nan(tensor.dtype, bytes)
                            : find_not_finite(tensor.dtype, bytes);
@@ -104,7 +107,7 @@ std::string write_tensors(CheckpointFolder& folder, const std::string& name,
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,
                                      .device = variable.device,
-                                     .crc32 = crc32_of(bytes),
+                                     .crc32 = crc,
                                      .role = variable.role,
                                      .trainable = variable.trainable};
     if (variable.role == VariableRole::kAverage)

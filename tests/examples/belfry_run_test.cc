@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/memory_folder.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
@@ -377,6 +378,40 @@ TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
                 HasSubstr(flags == "--min_processes=1" ? "restart 1 of 1 with 1 of 2 processes"
                                                        : "restart 1 of 1 with 2 of 2 processes"));
   }
+}
+
+// Resumed from memory, it computes few steps again, and leaves nothing there.
+TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  if (memory_file_system().empty()) GTEST_SKIP() << "this machine has no files in memory";
+  const test::SmallDigits digits;
+  const std::string train =
+      cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
+          "--threads=1 --shards=4 --epochs=5 --max_steps=60 --save_every_epochs=0 ");
+  const Finished whole = shell(cat("belfry run -n 2 --", train, "| grep params_hash"));
+  ASSERT_THAT(whole.output, HasSubstr("params_hash"));
+  const Finished done = shell(
+      cat("belfry run -n 2 --max_restarts=1 --", train,
+          "--run_dir=r --memory_save_every_steps=4 --json=json > out 2> err & run=$!\n",
+          "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
+          "kill -9 $(pgrep -P $run | tail -1); wait $run; echo $?; grep params_hash out"));
+  EXPECT_EQ(done.output, "0\n" + whole.output) << text_of("err");
+  const std::string said = text_of("out");
+  EXPECT_THAT(said, ContainsRegex("checkpoint: /dev/shm/belfry-.*, after step"));
+  EXPECT_THAT(said, ContainsRegex("restart 1: detection [0-9.]+ s, meeting [0-9.]+ s, restore "
+                                  "[0-9.]+ s, recomputation [0-9.]+ s \\([0-9]+ steps?\\)"));
+  EXPECT_THAT(text_of("json"), HasSubstr("\"detection_seconds\": "));
+  std::smatch folder;
+  ASSERT_TRUE(std::regex_search(said, folder, std::regex("/dev/shm/belfry-[0-9]+-[0-9a-f]+")));
+  EXPECT_FALSE(local_file_system().exists(folder.str()));
+}
+
+TEST_F(BelfryRunTest, ATrainingThatLosesFiftyProcessesHasTheCurveOfOneThatLosesNoneLong) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  const Finished done = shell(
+      cat(BELFRY_SOURCE_DIR, "/tests/examples/lose_processes many ", BELFRY_BIN_DIR, " 50 1"));
+  EXPECT_EQ(done.status, 0) << done.output << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("the largest difference between losses is 0.0\n"));
 }
 
 }  // namespace belfry_run_test

@@ -8,15 +8,14 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/threads.h"
-#include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
 
 BackgroundSave::~BackgroundSave() = default;  // waits for the thread
 
-void BackgroundSave::begin(Trainer& trainer, const JsonValue& more, Write write) {
+void BackgroundSave::begin(CheckpointSnapshot copy, Write write) {
   auto task = std::make_shared<std::packaged_task<void()>>(
-      [snapshot = snapshot_training(trainer, more), write = std::move(write),
+      [snapshot = std::move(copy), write = std::move(write),
        unfinished = std::make_unique<UnfinishedWrite>()]() mutable {
         const auto until_written = std::move(unfinished);
         write(snapshot);
@@ -29,6 +28,8 @@ void BackgroundSave::begin(Trainer& trainer, const JsonValue& more, Write write)
     (*task)();
   }
 }
+
+bool BackgroundSave::is_under_way() const { return writing_.valid() && !is_written(); }
 
 bool BackgroundSave::is_written() const {
   return writing_.valid() &&

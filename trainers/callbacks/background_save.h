@@ -4,12 +4,9 @@
 #include <future>
 #include <thread>
 
-#include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 
 namespace belfry {
-
-class Trainer;
 
 // Saves a training run one save at a time. All saves during a run use it.
 class BackgroundSave {
@@ -23,10 +20,11 @@ class BackgroundSave {
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Copies the state between two steps, as snapshot_training() does with `more`. Then `write`
-  // writes the copy on another thread, or on this one if the system has no thread left. Call
-  // settle() for an earlier save first. Throws as snapshot_training() does.
-  void begin(Trainer& trainer, const JsonValue& more, Write write);
+  // `write` writes the copy on another thread, or on this one if the system has no thread left.
+  // Call settle() for an earlier save first.
+  void begin(CheckpointSnapshot snapshot, Write write);
+  // Whether a save is being written.
+  bool is_under_way() const;
   // Whether a save can be settled without waiting.
   bool is_written() const;
   // Waits for the save that was begun since the last call, and throws what `write` threw. Returns

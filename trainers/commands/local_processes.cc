@@ -199,6 +199,7 @@ void LocalProcesses::start(int rank, int port, const std::string& token) {
                                                  {kUnfinishedVariable, process->write_lock},
                                                  {kErrorFileVariable, process->error_file}};
   environment[OrphanWatch::kVariable] = services_.orphans.value(rank);
+  if (options_.restart) environment[RestartMark::kVariable] = restart_variable();
   process->child = start_child({.arguments = options_.command,
                                 .environment = std::move(environment),
                                 .unset = kOtherLaunchers,
@@ -206,6 +207,16 @@ void LocalProcesses::start(int rank, int port, const std::string& token) {
                                 .open_files = open_files_.before(),
                                 .separate_errors = rank == 0});
   processes_.push_back(std::move(process));
+}
+
+std::string LocalProcesses::restart_variable() const {
+  RestartMark mark = *options_.restart;
+  mark.started_at = seconds_since_1970();
+  return mark.str();
+}
+
+double LocalProcesses::seconds_since_failure() const {
+  return limited_at_ ? std::chrono::duration<double>(Clock::now() - *limited_at_).count() : 0;
 }
 
 std::vector<ProcessEnd> LocalProcesses::finish() {

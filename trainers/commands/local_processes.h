@@ -12,6 +12,7 @@
 #include "belfry/trainers/commands/command_output.h"
 #include "belfry/trainers/commands/forwarded_signals.h"
 #include "belfry/trainers/commands/orphan_watch.h"
+#include "belfry/trainers/runs/restart_times.h"
 
 namespace belfry {
 
@@ -21,6 +22,7 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log, and rank_N.error.json of one that fails
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
+  std::optional<RestartMark> restart = {};  // if it is one; `started_at` is set here
   // How long the others have to end by themselves: after one has failed, after the first has ended
   // on a request to end, or after a second request. The time starts over when a process finishes an
   // UnfinishedWrite (framework/base/end_process.h).
@@ -63,6 +65,8 @@ class LocalProcesses {
   // Waits until all have ended, and passes signals on to them; never waits for a reader of their
   // output. Returns how they ended, in that order.
   std::vector<ProcessEnd> finish();
+  // Seconds since the first process failed; 0 if none did.
+  double seconds_since_failure() const;
   // For people: the processes that were left when all ranks had ended well, and were killed: "4711
   // (mnist) of rank 0". Such a training has left the foreground, and is lost. Empty if a rank
   // failed or was asked to end.
@@ -75,6 +79,7 @@ class LocalProcesses {
   struct Process;
 
   void start(int rank, int port, const std::string& token);
+  std::string restart_variable() const;
   // Copies output, passes signals on, and records which processes have ended. Waits until something
   // happens or `most` has passed; only briefly if a slow reader keeps it from copying. Returns
   // whether it copied something.

@@ -7,6 +7,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/runs/memory_saves.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/device_list.h"
@@ -95,9 +96,18 @@ std::optional<std::int64_t> Restarts::saved_step() const {
   return saved_ ? std::optional(saved_->step) : std::nullopt;
 }
 
+// The newest save of the run in memory, or else on disk; "" for none.
+std::string Restarts::find_newest() const {
+  FileSystem& files = local_file_system();
+  if (run_dir_.empty()) return "";
+  const std::string memory = find_in_memory(nullptr, run_dir_);
+  if (!memory.empty()) return memory;
+  return checkpoints_in(files, run_dir_).empty() ? "" : latest_checkpoint_of(run_dir_);
+}
+
 std::optional<Restarts::Saved> Restarts::find_saved() const {
-  if (run_dir_.empty() || checkpoints_in(local_file_system(), run_dir_).empty()) return {};
-  const std::string path = latest_checkpoint_of(run_dir_);
+  const std::string path = find_newest();
+  if (path.empty()) return {};
   const std::optional<CheckpointInfo> info = find_training(path);
   if (!info) return {};
   return Saved{.path = local_file_system().resolve(path),

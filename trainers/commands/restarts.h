@@ -32,13 +32,14 @@ class Restarts {
   std::optional<std::int64_t> saved_step() const;
 
  private:
-  // The newest checkpoint of the run directory that can be read.
+  // The newest save of the run, in memory or in its directory.
   struct Saved {
     std::string path;
     std::int64_t modified = 0, step = 0, global_batch = 0, shards = 0;
     bool operator==(const Saved&) const = default;
   };
 
+  std::string find_newest() const;
   std::optional<Saved> find_saved() const;
   std::vector<std::string> going_on() const;
   int fewer(const Saved& saved) const;

@@ -173,11 +173,18 @@ class ProcessRun {
                               .size = start.processes,
                               .log_directory = flags_.log_directory,
                               .heading = heading,
-                              .adds_to_logs = number > 0},
+                              .adds_to_logs = number > 0,
+                              .restart = restart_mark(number)},
                              {signals_, orphans_, output_});
     const std::vector<ProcessEnd> ends = processes.finish();
     left_ = processes.left();
+    detection_ = processes.seconds_since_failure();
     return ends;
+  }
+
+  std::optional<RestartMark> restart_mark(int number) const {
+    if (number == 0) return {};
+    return RestartMark{.number = number, .detection = detection_};
   }
 
   // A training that was killed in the background is no success.
@@ -216,6 +223,7 @@ class ProcessRun {
   std::unique_ptr<FileLock> lock_;
   CommandOutput output_;
   std::vector<std::string> left_;  // LocalProcesses::left()
+  double detection_ = 0;           // seconds from the last failure to the end of all processes
 };
 
 // Nothing is written before the program is found.

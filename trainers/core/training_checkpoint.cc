@@ -177,7 +177,9 @@ bool keeps_averages(const BuiltTraining& built) {
   return std::ranges::any_of(built.options().optimizers(), has_some);
 }
 
-JsonValue extra_of(const Trainer& trainer) {
+}  // namespace
+
+JsonValue training_state(const Trainer& trainer) {
   const BuiltTraining& built = trainer.built();
   const TrainingPosition position = trainer.progress().position();
   JsonValue extra = JsonValue::object();
@@ -203,15 +205,13 @@ JsonValue extra_of(const Trainer& trainer) {
   return extra;
 }
 
-}  // namespace
-
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
   if (const std::string file = trainer.record().changed_data(); !file.empty())
     log_warning(file,
                 " has changed since this run began to read it, so what the run reads from it now ",
                 "may be other data; a run that resumes from its checkpoints needs the old file");
   require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
-  JsonValue extra = extra_of(trainer);
+  JsonValue extra = training_state(trainer);
   for (const auto& [key, value] : more.members()) extra.set(key, value);
   return CheckpointSnapshot(trainer.session(), extra);
 }

@@ -14,6 +14,9 @@ namespace belfry {
 class Trainer;
 struct TrainingPosition;
 
+// What a checkpoint of a run keeps besides variables. Called between two steps.
+JsonValue training_state(const Trainer& trainer);
+
 // A copy of the state of a run, with additional members `more`, taken between two steps. It can be
 // saved while training continues. Throws as require_equal_replicas().
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more);

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
@@ -9,6 +10,13 @@ std::int64_t host_bytes(std::span<const DeviceUse> planned) {
   std::int64_t bytes = 0;
   for (const DeviceUse& use : planned)
     if (!use.declared) bytes += use.peak_bytes;
+  return bytes;
+}
+
+std::int64_t bytes_of_snapshot(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const Variable variable : originals_of(graph.variables(kGlobalVariables)))
+    bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
   return bytes;
 }
 

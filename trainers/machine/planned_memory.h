@@ -21,7 +21,12 @@ struct HeldMemory {
   std::int64_t batches = Prefetcher::kSlots;  // in flight
   std::int64_t data = 0;   // bytes of generated samples; samples of files do not count
   std::int64_t saved = 0;  // bytes of the copy of variables for writing a checkpoint
+  // Bytes of saves in memory, which are files, so that they count for no process.
+  std::int64_t kept = 0;
 };
+
+// The bytes of a copy of all variables, as a checkpoint has them.
+std::int64_t bytes_of_snapshot(const Graph& graph);
 
 // The bytes of one device. Its feeds count once per batch in flight.
 KindBytes planned_bytes(const MemoryReport::Device& device, const HeldMemory& held);

@@ -99,6 +99,7 @@ class FlagConflicts {
     check_links();
     check_shares();
     check_restores();
+    check_memory_saves();
     check_averages();
     check_metrics();
     as_option([&] { samples_of_step(trainer_, flags_.group.processes); });
@@ -133,6 +134,14 @@ class FlagConflicts {
                  "on_nonfinite", used_.written("--on_nonfinite"),
                  " takes variables from the newest checkpoint of the run; name a directory for "
                  "them (--run_dir), or use --on_nonfinite=skip");
+  }
+
+  void check_memory_saves() const {
+    require_flag(trainer_.aggregation.zero_stage == 0 ||
+                     flags_.run.schedule.memory_every_steps.value_or(0) == 0,
+                 "memory_save_every_steps", used_.written("--memory_save_every_steps"),
+                 " keeps whole saves in memory, and with ", used_.written("--zero_stage"),
+                 " no process has a whole state; leave one of them out");
   }
 
   void check_averages() const {

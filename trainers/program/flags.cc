@@ -13,6 +13,7 @@
 #include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/program/flag_groups_impl.h"
 #include "belfry/trainers/program/resolve_flags.h"
+#include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
 namespace {
@@ -29,6 +30,20 @@ constexpr const char* kRemoved[][2] = {
 
 std::string TrainFlags::async() const {
   return find_trainer(kind).takes_async() ? trainer.async : "";
+}
+
+// With state in parts no process has a whole one.
+std::int64_t TrainFlags::memory_save_every_steps() const {
+  constexpr std::int64_t kDefaultSteps = 10;
+  const bool is_whole = trainer.aggregation.zero_stage == 0;
+  const bool is_wanted = group.processes > 1 && is_whole;
+  if (run.directory.empty() || inspection.evaluate_only) return 0;
+  return run.schedule.memory_every_steps.value_or(is_wanted ? kDefaultSteps : 0);
+}
+
+int TrainFlags::copies_of_state() const {
+  if (run.directory.empty()) return 0;
+  return memory_save_every_steps() > 0 ? 1 + kSavesInMemory : 1;
 }
 
 TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)

@@ -86,8 +86,11 @@ struct TrainFlags {
   std::shared_ptr<const Options<TrainFlags>> table;  // the rows of all flags
 
   bool plans() const { return inspection.plans(); }
-  // Whether the run saves checkpoints, so that it sometimes holds a copy of the state.
-  bool saves() const { return !run.directory.empty(); }
+  // After how many steps the run is saved in memory; 0: never.
+  std::int64_t memory_save_every_steps() const;
+  // How many copies of the state the run may hold: none if it saves no checkpoints, one to write a
+  // checkpoint from, and those in memory.
+  int copies_of_state() const;
   // The mode of the trainer async; "" for other trainers.
   std::string async() const;
 };

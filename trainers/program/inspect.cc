@@ -174,10 +174,12 @@ JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue
   Session& session = at.trainer.session();
   add_division(at, json);
   at.console.line(without_line_break(placement));
-  JsonValue memory = JsonValue::object().set(
-      "planned_bytes",
-      planned_bytes(session.memory_report(), held_memory(at.trainer.graph(), at.flags.saves())));
+  const HeldMemory held = held_memory(at.trainer.graph(), at.flags.copies_of_state());
+  JsonValue memory =
+      JsonValue::object().set("planned_bytes", planned_bytes(session.memory_report(), held));
+  memory.set("memory_saves_bytes", held.kept);
   memory.set("devices", print_device_use(session, at.console));
+  if (held.kept > 0) at.console.line(memory_saves_line(held));
   if (at.flags.trainer.session.logical_gpus > 1)
     memory.set("physical_gpus", print_physical_use(session, at.console));
   add_step(at, json);
@@ -235,7 +237,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   if (node) json = explanation_json(at, *node);
   for (const auto& [name, value] : planned_memory.members()) json.set(name, value);
   if (file) file->write(json.str(2) + "\n");
-  if (memory) write_memory_report(trainer->session(), flags.saves(), *memory);
+  if (memory) write_memory_report(trainer->session(), flags.copies_of_state(), *memory);
 }
 
 }  // namespace belfry

@@ -159,9 +159,9 @@ double measured_peak(const TrainFlags& flags) {
       {.devices = options.devices, .session = session, .precision = options.precision});
 }
 
-ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves) {
-  return {.planned_bytes =
-              planned_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves)),
+ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, int copies) {
+  return {.planned_bytes = planned_bytes(trainer.session().memory_report(),
+                                         held_memory(trainer.graph(), copies)),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
 }

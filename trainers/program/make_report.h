@@ -30,8 +30,8 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
 double measured_peak(const TrainFlags& flags);
 
 // The planned memory as in --memory_report, the peak of the process, and `rss_before_plan`.
-// `saves`: the plan includes the copy of the variables from which checkpoints are written.
-ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves);
+// `copies` of the variables as in TellMemory.
+ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, int copies);
 
 // Each logs a warning if the run has ended before it traced a requested step: that of --trace_file,
 // or any of --trace_steps.

@@ -65,17 +65,25 @@ JsonValue memory_json(const MemoryReport& report, const HeldMemory& held) {
       .set("planned_bytes", planned_bytes(report, held))
       .set("devices", std::move(devices))
       .set("saved_copy_bytes", held.saved)
+      .set("memory_saves_bytes", held.kept)
       .set("data_bytes", held.data)
       .set("largest_tensors", std::move(tensors));
 }
 
-void write_memory_report(const Session& session, bool saves, OutputFile& file) {
-  file.write(memory_json(session.memory_report(), held_memory(session.graph(), saves)).str(2) +
+void write_memory_report(const Session& session, int copies, OutputFile& file) {
+  file.write(memory_json(session.memory_report(), held_memory(session.graph(), copies)).str(2) +
              "\n");
 }
 
-HeldMemory held_memory(const Graph& graph, bool saves) {
-  return {.saved = saves ? bytes_of_snapshot(graph) : 0};
+HeldMemory held_memory(const Graph& graph, int copies) {
+  const std::int64_t bytes = bytes_of_snapshot(graph);
+  // One is written to disk, and one into memory.
+  return {.saved = std::min(copies, 2) * bytes, .kept = std::max(copies - 1, 0) * bytes};
+}
+
+std::string memory_saves_line(const HeldMemory& held) {
+  return held.kept > 0 ? cat("saves in memory: ", byte_text(held.kept), " in /dev/shm on each host")
+                       : "";
 }
 
 std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
@@ -95,21 +103,16 @@ std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
   for (const Entry& entry : entries)
     parts.push_back(
         cat(short_names(entry.devices), entry.devices.size() > 1 ? " each " : " ", entry.text));
-  if (held.saved > 0) parts.push_back(cat("a copy to save ", byte_text(held.saved)));
+  if (held.saved > 0)
+    parts.push_back(cat(held.kept > 0 ? "copies" : "a copy", " to save ", byte_text(held.saved)));
+  if (held.kept > 0) parts.push_back(memory_saves_line(held));
   const std::string planned = cat("memory: ", byte_text(planned_bytes(report, held)), " planned");
   return parts.empty() ? planned : cat(planned, "\n  ", join(parts, "\n  "));
 }
 
-std::int64_t bytes_of_snapshot(const Graph& graph) {
-  std::int64_t bytes = 0;
-  for (const Variable variable : originals_of(graph.variables(kGlobalVariables)))
-    bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
-  return bytes;
-}
-
 void TellMemory::check(Trainer& trainer) const {
   const std::int64_t bytes =
-      host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves_));
+      host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), copies_));
   const std::string refusal = memory_refusal("training", bytes, limit_.bytes, limit_.advice);
   const bool plans = trainer.built().options().session.dry_run;  // maybe for another machine
   require<OutOfMemory>(refusal.empty() || plans, refusal);
@@ -118,7 +121,7 @@ void TellMemory::check(Trainer& trainer) const {
 
 void TellMemory::setup(Trainer& trainer) {
   console_.line(
-      memory_line(trainer.session().memory_report(), held_memory(trainer.graph(), saves_)));
+      memory_line(trainer.session().memory_report(), held_memory(trainer.graph(), copies_)));
 }
 
 }  // namespace belfry

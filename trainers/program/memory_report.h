@@ -16,15 +16,18 @@
 namespace belfry {
 
 // {"planned_bytes", "devices": [{"device", "planned_bytes", "kinds": {"weights": ..}}],
-// "saved_copy_bytes", "data_bytes", "largest_tensors": [{"name", "line", "kind", "device",
-// "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and other
-// memory of the process. The bytes of a device are the sum of its kinds (memory_kinds.h).
+// "saved_copy_bytes", "memory_saves_bytes", "data_bytes", "largest_tensors": [{"name", "line",
+// "kind", "device", "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the
+// devices and other memory of the process. The bytes of a device are the sum of its kinds
+// (memory_kinds.h).
 JsonValue memory_json(const MemoryReport& report, const HeldMemory& held);
 
-// Writes the report of a training program, with the memory that it holds outside sessions. `saves`
+// Writes the report of a training program, with the memory that it holds outside sessions. `copies`
 // as in TellMemory.
-void write_memory_report(const Session& session, bool saves, OutputFile& file);
-HeldMemory held_memory(const Graph& graph, bool saves);
+void write_memory_report(const Session& session, int copies, OutputFile& file);
+HeldMemory held_memory(const Graph& graph, int copies);
+// "saves in memory: 3.20 MiB in /dev/shm on each host"; "" for none.
+std::string memory_saves_line(const HeldMemory& held);
 
 // "memory: 69.10 MiB planned", and an indented line each for devices with equal needs: "CPU:1 CPU:2
 // each 15.45 MiB (activations 13.00 MiB, weights 1.60 MiB, ...)": the same bytes. Kinds with less
@@ -42,9 +45,10 @@ struct MemoryLimit {
 // list of callbacks.
 class TellMemory final : public Callback {
  public:
-  // `saves`: checkpoints are written while training continues, from a copy of the variables.
-  TellMemory(Console& console, bool saves, MemoryLimit limit = {})
-      : console_(console), saves_(saves), limit_(std::move(limit)) {}
+  // `copies` of the variables: 0, or 1 to write checkpoints while training continues, and those
+  // that are kept in memory (MemorySaver, which looks for room for these).
+  TellMemory(Console& console, int copies, MemoryLimit limit = {})
+      : console_(console), copies_(copies), limit_(std::move(limit)) {}
   CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   // Throws OutOfMemory if the CPUs of this process need more memory than the limit. It counts the
   // steps planned so far: before setup() those of training, later also those of the evaluation.
@@ -53,11 +57,8 @@ class TellMemory final : public Callback {
 
  private:
   Console& console_;
-  bool saves_;
+  int copies_;
   MemoryLimit limit_;
 };
-
-// The bytes of the copy that a checkpoint is written from.
-std::int64_t bytes_of_snapshot(const Graph& graph);
 
 }  // namespace belfry

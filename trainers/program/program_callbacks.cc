@@ -29,7 +29,7 @@ void add_callbacks(TrainerOptions& options, const std::string& name, const Train
   if (flags.inspection.evaluate_only) options.callbacks.push_back(std::make_shared<EvaluateOnly>());
   const char* const batch = flags.global_batch_size > 0 ? "--global_batch_size" : "--batch_size";
   options.callbacks.push_back(std::make_shared<TellMemory>(
-      console, flags.saves(),
+      console, flags.copies_of_state(),
       MemoryLimit{.advice = cat("use a smaller ", batch, ", --recompute, or fewer --devices")}));
   if (flags.early_stop)
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));

@@ -127,6 +127,7 @@ JsonValue to_json(const Report& report) {
   report.variables.add_to(json);
   json.set("peak_bytes", std::move(peaks));
   set_memory(json, report.memory);
+  json.set("restart", report.restart);
   return json;
 }
 

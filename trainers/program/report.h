@@ -25,6 +25,7 @@ struct Report {
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
   ProcessMemory memory;                            // a member per field
+  JsonValue restart = {};  // how long it took, if `belfry run` has started the run again; else null
 
   // How gradients become an update.
   struct Update {

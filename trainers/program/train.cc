@@ -360,7 +360,8 @@ class TrainingProgram {
     report.progress.startup_seconds = start.startup_seconds;
     report.progress.seconds = seconds_now() - start.began;
     report.progress.speed.communication_hidden_share = communication_.hidden_share();
-    report.memory = memory_use(*trainer_, start.rss_before_plan, flags_.saves());
+    report.restart = run_.restart();
+    report.memory = memory_use(*trainer_, start.rss_before_plan, flags_.copies_of_state());
     return report;
   }
 
@@ -405,7 +406,7 @@ class TrainingProgram {
     if (!replay_) console_.line(to_table(*report_));
     if (report_files_.json) report_files_.json->write(to_json(*report_).str(2) + "\n");
     if (report_files_.memory)
-      write_memory_report(trainer_->session(), flags_.saves(), *report_files_.memory);
+      write_memory_report(trainer_->session(), flags_.copies_of_state(), *report_files_.memory);
   }
 
   void say_why_it_ended() {

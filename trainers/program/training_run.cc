@@ -95,7 +95,10 @@ std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags) {
 
 TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
                          std::unique_ptr<RunDirectory> directory)
-    : flags_(flags), console_(console), directory_(std::move(directory)) {
+    : flags_(flags),
+      console_(console),
+      directory_(std::move(directory)),
+      restart_(RestartTimes::of_this_start(console)) {
   if (directory_) check_replacing();
   find(flags);
   if (directory_) require_room(flags);
@@ -105,6 +108,11 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
     });
   if (!flags.run.load.empty() && !found_) look_at_loaded();
   if (directory_) make_parts();
+  if (!flags.run.directory.empty() && !flags.inspection.evaluate_only)
+    memory_saver_ = std::make_shared<MemorySaver>(
+        MemorySaver::Options{.every_steps = flags.memory_save_every_steps(),
+                             .refuses = flags.run.schedule.memory_every_steps.has_value()},
+        flags.trainer.session.processes.get(), saver_.get());
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
 
@@ -176,8 +184,22 @@ void TrainingRun::find(const TrainFlags& flags) {
   if (resume == "never" || (resume == "auto" && flags.run.directory.empty())) return;
   const bool automatic = resume == "auto";
   written_ = automatic ? cat("--run_dir=", flags.run.directory) : cat("--resume=", resume);
-  if (automatic && !has_checkpoints(flags.run.directory)) return check_new_start();
-  find_newest(automatic ? flags.run.directory : resume);
+  if (automatic && !flags.plans() && !flags.inspection.evaluate_only)
+    in_memory_ = find_in_memory(flags.trainer.session.processes.get(), flags.run.directory);
+  const bool on_disk = !automatic || has_checkpoints(flags.run.directory);
+  if (!on_disk && in_memory_.empty()) return check_new_start();
+  if (on_disk) find_newest(automatic ? flags.run.directory : resume);
+  if (!in_memory_.empty()) find_saved_in_memory();
+}
+
+// A save in memory comes before those on disk, which are older.
+void TrainingRun::find_saved_in_memory() try {
+  found_ = inspect_checkpoint(in_memory_);
+  candidates_.insert(candidates_.begin(), in_memory_);
+} catch (const Error& error) {
+  log_warning("resume: skipped a save in memory: ", error.what());
+  in_memory_.clear();
+  if (candidates_.empty()) check_new_start();
 }
 
 // A run that is still training removes listed checkpoints and saves others. If one is gone, they
@@ -274,6 +296,7 @@ void TrainingRun::adopt(TrainerOptions& options) const {
 
 std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
+  if (restart_) result.push_back(restart_);
   if (stats_) result.insert(result.end(), {log_, memory_, stats_});
   if (hashes_) result.push_back(hashes_);
   if (!hashes_ && flags_.run.hash_every > 0 && flags_.group.processes > 1)
@@ -286,6 +309,7 @@ std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
                                                    TensorBoardOptions{.memory = memory_},
                                                    directory_->files()));
   if (saver_) result.push_back(saver_);
+  if (memory_saver_) result.push_back(memory_saver_);
   return result;
 }
 
@@ -333,7 +357,8 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
       const std::string line = restore_training(trainer, path, others);
       resumed_line_ = line;
       resumed_from_ = trainer.steps();
-      if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));
+      if (is_own(path) || path == in_memory_)
+        line_positions_ = line_positions(inspect_checkpoint(path));
       return;
     } catch (const OtherRun& error) {
       throw FlagError(with_flag(written_, OtherRun(cat(error.what(), other_flags_of_program()))));
@@ -397,16 +422,14 @@ bool TrainingRun::is_stopped_otherwise() const {
 void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (!resumed_line_.empty()) console_.line(resumed_line_);
   if (!directory_) return;
+  const JsonValue config = config_of_run(trainer);  // knows the run that is there
   if (replaces_) directory_->clear();
   for (const std::int64_t step : later_) directory_->remove_checkpoint(step);
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
-  JsonValue config = flags_.config;
-  if (found_ && !flags_.given.batch)
-    config.set("global_batch_size", trainer.built().batches().global_batch());
-  config = with_shards(config, trainer.built().options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
+  if (restart_) restart_->set_lost_step(newest_step_in(directory_->files(), stats_->file().path()));
   go_on(stats_->file());
   if (hashes_) go_on(hashes_->file());
   if (older_hashes_) go_on(*older_hashes_);
@@ -418,8 +441,31 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
           resumed_from_ ? cat(", going on at step ", trainer.steps()) : ", from the start"));
 }
 
-// The graph that `belfry checkpoint export` puts into plans. The run trains without it, too.
+// A run that starts anew, or from a checkpoint of the user's choice, is another one to the saves in
+// memory.
+JsonValue TrainingRun::config_of_run(const Trainer& trainer) {
+  JsonValue config = flags_.config;
+  if (found_ && !flags_.given.batch)
+    config.set("global_batch_size", trainer.built().batches().global_batch());
+  config = with_shards(config, trainer.built().options().shards);
+  const bool goes_on = resumed_from_ && flags_.run.resume == "auto";
+  const std::string before = run_id_of(directory_->path(), directory_->files());
+  std::string id = goes_on ? before : "";
+  if (id != before) remove_memory_saves(before);
+  if (id.empty() && flags_.memory_save_every_steps() > 0) id = new_run_id();
+  if (!id.empty()) {
+    JsonValue chosen = config.at(kChosen);
+    config.set(kChosen, chosen.set(kRunId, id));
+  }
+  if (memory_saver_) memory_saver_->set_run_id(id);
+  return config;
+}
+
+// The graph that `belfry checkpoint export` puts into plans. The run trains without it, too. A
+// restart repeats a command, so the graph is the same.
 void TrainingRun::write_graph(const BuiltTraining& built) try {
+  if (restart_ && resumed_from_ && directory_->files().exists(directory_->path_of(kGraphFile)))
+    return;
   std::vector<PredictorInput> inputs;
   for (const Dataset::Field& field : built.train_data().signature()) {
     std::vector<std::int64_t> dims = field.shape.dims();

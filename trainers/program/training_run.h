@@ -11,7 +11,9 @@
 #include "belfry/trainers/names/name_rules.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/runs/hash_log.h"
+#include "belfry/trainers/runs/memory_saves.h"
 #include "belfry/trainers/runs/memory_watch.h"
+#include "belfry/trainers/runs/restart_times.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/run_log.h"
 #include "belfry/trainers/runs/run_saver.h"
@@ -68,6 +70,8 @@ class TrainingRun {
   // Writes the trace of a step, counted from 1. A failure to write is a warning.
   void write_trace(std::int64_t step, const std::string& trace);
 
+  // How long the restart of this run took (RestartTimes::json()); null if it was none.
+  JsonValue restart() const { return restart_ ? restart_->json() : JsonValue(); }
   StopOnRequest& stop() const { return *stop_; }
   // Text for people about the last checkpoint that is still there; "" if there is none, or no run
   // directory.
@@ -79,6 +83,7 @@ class TrainingRun {
   void make_parts();
   void find(const TrainFlags& flags);
   void find_newest(const std::string& path);
+  void find_saved_in_memory();
   std::string look_for_newest();
   void check_new_start() const;
   void check_replacing();
@@ -88,6 +93,7 @@ class TrainingRun {
   // "; --dropout was 0.1 and is now 0.5": the recipe's flags that differ from the run's; or "".
   std::string other_flags_of_program() const;
   void go_on(LineFile& lines) const;
+  JsonValue config_of_run(const Trainer& trainer);
   void write_graph(const BuiltTraining& built);
   bool is_own(const std::string& checkpoint) const;
 
@@ -100,10 +106,13 @@ class TrainingRun {
   std::shared_ptr<HashLog> hashes_;
   std::unique_ptr<LineFile> older_hashes_;  // those of the run before, if this one records none
   std::shared_ptr<RunSaver> saver_;
+  std::shared_ptr<MemorySaver> memory_saver_;
+  std::shared_ptr<RestartTimes> restart_;  // null unless this is a restart
   std::shared_ptr<StopOnRequest> stop_;
   std::string written_;
   std::string searched_;                          // the run or checkpoint to resume from
   std::vector<std::string> candidates_;           // its checkpoints, the newest first
+  std::string in_memory_;                         // the one of candidates_ that is in memory, or ""
   int looks_ = 0;                                 // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_, loaded_;  // to resume from; of --load
   std::optional<NameRules> names_;                // of --names

@@ -79,9 +79,19 @@ void RunSaver::setup(Trainer& trainer) {
   begun_time_ = seconds_now();
   if (!has_best()) best_.reset();
   const std::vector<std::int64_t> there = directory_.checkpoints();
-  if (std::ranges::find(there, trainer.steps()) == there.end()) return;
-  begun_at_ = trainer.steps();
-  outcomes_.resume(begun_at_);
+  // The run may go on from a newer save in memory.
+  const auto newer = std::ranges::upper_bound(there, trainer.steps());
+  if (newer == there.begin()) return;
+  outcomes_.resume(*std::prev(newer));
+  if (*std::prev(newer) == trainer.steps()) begun_at_ = trainer.steps();
+}
+
+bool RunSaver::lines_wait() const { return std::ranges::any_of(files_, &LineFile::waits); }
+
+JsonValue RunSaver::with_line_positions(JsonValue state) const {
+  JsonValue positions = JsonValue::object();
+  for (const LineFile* const file : files_) file->note(positions);
+  return state.set(kLinePositions, std::move(positions));
 }
 
 std::optional<std::int64_t> RunSaver::kept_step() const try {
@@ -217,7 +227,7 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   } catch (const IoError& error) {
     return outcomes_.fail(steps, error, kept_step());
   }
-  saving_.begin(trainer, JsonValue::object().set(kLinePositions, std::move(positions)),
+  saving_.begin(snapshot_training(trainer, JsonValue::object().set(kLinePositions, positions)),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
   outcomes_.begin();
 }

@@ -31,6 +31,8 @@ struct SaveSchedule {
   int keep = 3;                   // newest ones, besides the best
   BestMetric best = {};
   OnSaveError on_error = OnSaveError::kRetry;
+  // In the memory of each host (MemorySaver); none: what suits the number of processes.
+  std::optional<std::int64_t> memory_every_steps = {};
   double retry_seconds = 60;  // for kRetry
 };
 
@@ -74,6 +76,10 @@ class RunSaver final : public Callback {
   // Keeps the lines of a file as durable as checkpoints: each save first syncs them, and the
   // checkpoint records where they end (line_positions()).
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
+  // Whether lines of such a file could not be written yet.
+  bool lines_wait() const;
+  // `state` with where these files end, for a save elsewhere, which nothing syncs.
+  JsonValue with_line_positions(JsonValue state) const;
   // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, by this run or the one before; none before.

@@ -28,6 +28,27 @@ OptionRow save_row(std::string name, std::string unit, std::string text, std::st
           .scope = Scope::kRunDirectory};
 }
 
+// Every 10 steps if there are several processes.
+Option<SaveSchedule> memory_option() {
+  Option<SaveSchedule> option{
+      save_row("memory_save_every_steps", "N",
+               "after every N steps, keep a save of `run_dir` in the memory of each host "
+               "(/dev/shm), where the last two stay, for a restart after a process has died; 0: "
+               "never",
+               "10 with several processes, else 0")};
+  option.noted = false;
+  option.read = [](SaveSchedule& schedule, const WrittenFlag& flag) {
+    std::int64_t steps = 0;
+    read_integer(flag, 0, kMostSaves, steps);
+    schedule.memory_every_steps = steps;
+  };
+  option.value = [](const SaveSchedule& schedule) {
+    const auto& steps = schedule.memory_every_steps;
+    return steps ? JsonValue(*steps) : JsonValue();
+  };
+  return option;
+}
+
 }  // namespace
 
 Options<SaveSchedule> save_options() {
@@ -46,6 +67,7 @@ Options<SaveSchedule> save_options() {
                    "save into `run_dir` when X minutes have passed since the last save; 0: not by "
                    "time",
                    "0")),
+      memory_option(),
       whole_number(
           &SaveSchedule::keep, 1, std::numeric_limits<int>::max(),
           save_row("keep", "N", "keep the N newest checkpoints of `run_dir`, and the best", "3")),

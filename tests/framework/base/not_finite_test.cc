@@ -29,6 +29,18 @@ TEST(FindNotFinite, NamesTheFirstElementAndWhatItIs) {
   EXPECT_EQ(found_in<double>({D::max(), -D::infinity()}), "-inf at element 1");
 }
 
+// It looks at blocks of 1,024 elements first.
+TEST(FindNotFinite, FindsTheFirstElementOfAnyBlock) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const std::size_t at : {1023, 1024, 2047, 2500}) {
+    std::vector<float> values(2501, 1.5F);
+    EXPECT_EQ(found_in(values), "none");
+    values[at] = -kInfinity;
+    values.back() = -kInfinity;
+    EXPECT_EQ(found_in(values), "-inf at element " + std::to_string(at));
+  }
+}
+
 TEST(FindNotFinite, MayLookForNanAlone) {
   using F = std::numeric_limits<float>;
   const Tensor both({3}, std::vector<float>{F::infinity(), -F::infinity(), F::quiet_NaN()});

@@ -1,0 +1,43 @@
+#include "belfry/framework/base/memory_folder.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+
+namespace belfry {
+
+std::string memory_file_system() {
+  constexpr char kFolder[] = "/dev/shm";
+  struct stat about {};
+  const bool is_there = ::stat(kFolder, &about) == 0 && S_ISDIR(about.st_mode);
+  return is_there && ::access(kFolder, W_OK | X_OK) == 0 ? kFolder : "";
+}
+
+std::int64_t free_bytes_at(const std::string& path) {
+  struct statvfs about {};
+  if (::statvfs(path.c_str(), &about) != 0) return 0;
+  return static_cast<std::int64_t>(about.f_bavail) * static_cast<std::int64_t>(about.f_frsize);
+}
+
+// Somebody else may have made a folder of this name, or a link to one.
+bool is_private_folder(const std::string& path) {
+  struct stat about {};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
+         about.st_uid == ::geteuid() && (about.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+void make_private_folder(const std::string& path) {
+  const bool is_made = ::mkdir(path.c_str(), S_IRWXU) == 0;
+  require<IoError>(is_made || errno == EEXIST, "cannot make the folder ", path, ": ",
+                   std::strerror(errno));
+  require<IoError>(is_private_folder(path), path,
+                   " is no folder that you alone can read; remove it");
+}
+
+}  // namespace belfry
