@@ -17,7 +17,7 @@ namespace belfry {
 class OutputHashes;
 
 // The gradients of a tower, before they are combined, by the logical names of variables.
-struct Contribution {
+struct TowerContribution {
   std::int64_t tower = 0;  // of all processes
   std::vector<NamedTensor> gradients = {};
 };
@@ -56,7 +56,7 @@ class TrainingRecord {
   // What the towers of this process contributed to the last step, or to the last of its batches, if
   // that is due (options().contributions_every); else empty. One contribution of all these towers,
   // under the number of the first, if they share variables and layers are synchronised.
-  std::vector<Contribution> contributions() const;
+  std::vector<TowerContribution> contributions() const;
 
   // What the ops of this process's towers computed in the last step, or for the last of its batches
   // and losses; null unless that is due (options().op_hashes_every).

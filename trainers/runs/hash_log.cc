@@ -96,7 +96,7 @@ std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
 std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
   Processes* const processes = trainer.built().processes();
   std::vector<StepHashes::OfTower> own;
-  for (const Contribution& contribution : trainer.record().contributions())
+  for (const TowerContribution& contribution : trainer.record().contributions())
     own.push_back({.tower = contribution.tower,
                    .rank = trainer.graph().process().rank,
                    .host = processes ? processes->host(processes->rank()) : "",
