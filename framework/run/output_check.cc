@@ -4,21 +4,6 @@
 #include <utility>
 
 namespace belfry {
-namespace {
-
-// Calls f(elements, as bytes) with a tensor, which may lie on a GPU.
-template <class F>
-void on_host(const TensorType& type, const void* memory, const Device& device, const F& f) {
-  const auto bytes = static_cast<std::size_t>(type.bytes());
-  if (!memory || !is_floating(type.dtype)) return;
-  if (!device.backend) return f({static_cast<const std::byte*>(memory), bytes});
-  std::vector<std::byte> host(bytes);
-  device.backend->copy(host.data(), memory, bytes);
-  f(std::span<const std::byte>(host));
-}
-
-}  // namespace
-
 void OutputCheck::begin(std::shared_ptr<const Plan> plan,
                         const std::vector<std::unique_ptr<Device>>& devices) {
   plan_ = std::move(plan);
@@ -32,19 +17,16 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
   const NodeIndex n = plan_->launches[launch].node;
   const PlanNode& node = plan_->node(n);
   if (node.packed_form()) return;
-  const std::vector<TensorType> of_shard = types(node, shard);
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    on_host(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
-            [&](std::span<const std::byte> elements) {
-              if (auto bad = find_not_finite(of_shard[i].dtype, elements))
-                found_[n][at(shard)].push_back(
-                    {static_cast<int>(i), std::move(*bad), find_nan(of_shard[i].dtype, elements)});
-            });
-}
-
-std::vector<TensorType> OutputCheck::types(const PlanNode& node, int shard) const {
-  if (!node.sharding.divides()) return node.types;
-  return plan_->output_types(node, plan_->samples(node.device(), shard).size());
+  const std::vector<TensorType> of_shard = types_of_shard(*plan_, node, shard);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_floating(of_shard[i].dtype)) continue;
+    with_bytes_on_host(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
+                       [&](std::span<const std::byte> elements) {
+                         if (auto bad = find_not_finite(of_shard[i].dtype, elements))
+                           found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad),
+                                                           find_nan(of_shard[i].dtype, elements)});
+                       });
+  }
 }
 
 // The output of a launch, or the storage, that a value is.
@@ -127,7 +109,7 @@ BadOutput OutputCheck::describe(NodeIndex n, bool by_nan) const {
   BadOutput bad{.node = node.node,
                 .output = found.output,
                 .device = (*devices_)[at(node.devices[at(found.output)])]->spec,
-                .type = types(node, shard)[at(found.output)],
+                .type = types_of_shard(*plan_, node, shard)[at(found.output)],
                 .value = value};
   if (node.rows > 0 && found.output == 0) {
     const std::int64_t first =

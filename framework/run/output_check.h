@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "belfry/framework/base/not_finite.h"
-#include "belfry/framework/device/device.h"
-#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/output_watch.h"
 
 namespace belfry {
 
@@ -26,14 +25,12 @@ struct BadOutput {
   bool received = false;                  // it reads what other processes have sent
 };
 
-// What a run has computed (RunOptions::check). Outputs of messages from other processes are not
-// looked at.
-class OutputCheck {
+// What a run has computed. Outputs of messages from other processes are not looked at.
+class OutputCheck final : public OutputWatch {
  public:
-  // For runs: at the beginning, and after each launch, or each shard of it. Different threads may
-  // look at different launches and shards at once.
-  void begin(std::shared_ptr<const Plan> plan, const std::vector<std::unique_ptr<Device>>& devices);
-  void look_at(LaunchIndex launch, int shard, std::span<void* const> outputs);
+  void begin(std::shared_ptr<const Plan> plan,
+             const std::vector<std::unique_ptr<Device>>& devices) override;
+  void look_at(LaunchIndex launch, int shard, std::span<void* const> outputs) override;
 
   // Whether a node holds or makes infinities on purpose, such as a constant mask.
   using OnPurpose = std::function<bool(const Node& node)>;
@@ -53,7 +50,6 @@ class OutputCheck {
     std::optional<NotFinite> nan;  // the first
   };
 
-  std::vector<TensorType> types(const PlanNode& node, int shard) const;
   Value made(Value value) const;
   bool is_bad(Value value) const;
   bool has_nan(NodeIndex n) const;

@@ -19,16 +19,16 @@ struct Explanation;
 struct MemoryReport;
 struct Plan;
 class FeedStaging;
-class OutputCheck;
+class OutputWatch;
 class Trace;
 
 struct RunOptions {
   // Replaced by a record of what the run did and when (trace.h); empty if the run throws. Recording
   // changes no result.
   Trace* trace = nullptr;
-  // Tests each output of each launch for values that are not finite, and keeps what it finds
-  // (output_check.h). It changes no result, but takes long: GPUs wait after each launch.
-  OutputCheck* check = nullptr;
+  // Looks at each output of each launch (output_watch.h). It changes no result, but takes long:
+  // GPUs wait after each launch.
+  OutputWatch* check = nullptr;
 };
 
 // The value to give a variable: dense, of its shape and dtype.

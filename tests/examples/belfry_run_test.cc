@@ -49,6 +49,31 @@ TEST_F(BelfryRunTest, StartsProcessesThatMeetAndKeepsWhatEachPrints) {
   EXPECT_THAT(text_of("logs/rank_0.log"), AllOf(HasSubstr("0 of 3"), HasSubstr("oops 0")));
 }
 
+// One process computes what the towers of both have, and names the one that had computed otherwise.
+TEST_F(BelfryRunTest, StepsAreComputedAgainByOneProcess) {
+  const std::string flags =
+      " --devices=cpu:1 --global_batch_size=32 --shards=8 --threads=1 --max_steps=6 "
+      "--eval_every_epochs=0 --hash_every=1 --save_every_steps=3 --check_contribution_every=2";
+  const Finished trained = shell(cat("belfry run -n 2 -- mnist", flags, " --run_dir=run"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Finished equal = shell("belfry replay run --step=6");
+  EXPECT_EQ(equal.status, 0) << equal.errors;
+  EXPECT_THAT(equal.output, ContainsRegex("equal: 3 steps that run has noted, the last is 6: the "
+                                          "gradients of 2 towers, combined gradients, variables"));
+  EXPECT_EQ(shell("belfry replay run --step=6 --from=0").status, 0);
+  // As if rank 1 had contributed another gradient of its first variable to step 5.
+  shell(R"(sed -i '5s/\("rank":1,"host":"[^"]*","gradients":{"[^"]*":"\)./\1x/' run/hashes.jsonl)");
+  const Finished other = shell("belfry replay run --step=6");
+  EXPECT_EQ(other.status, 76);
+  EXPECT_THAT(
+      other.errors,
+      AllOf(ContainsRegex("step 5: rank 1 on .* contributed other gradients .tower 1.: of "),
+            HasSubstr("its backward pass went wrong at '"), Not(HasSubstr("rank 0"))));
+  EXPECT_THAT(shell("belfry replay run").errors, HasSubstr("--step=S"));
+  EXPECT_THAT(shell("belfry replay run --step=6 --from=4").errors,
+              HasSubstr("has no checkpoint of that step; it has those of 3, 6"));
+}
+
 TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
   const Finished exited = shell(
       "belfry run -n 2 -- sh -c 'test $RANK = 0 && exec sleep 100; echo error: no disk; exit 75'"

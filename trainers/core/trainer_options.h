@@ -122,6 +122,9 @@ struct TrainerOptions {
   // TrainingRecord::contributions() after each step whose number, from 1, is a multiple of one of
   // these.
   std::vector<std::int64_t> contributions_every = {};
+  // Hashes what each op of the towers computes, in each step whose number is a multiple of this
+  // (TrainingRecord::op_hashes()); 0: never.
+  std::int64_t op_hashes_every = 0;
   HistogramOptions histograms = {};
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};

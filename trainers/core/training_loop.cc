@@ -14,6 +14,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/group/processes.h"
+#include "belfry/framework/run/output_watch.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/free_towers.h"
@@ -378,6 +379,9 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
 
 void TrainingLoop::run_batches(Source& source, Trace* trace) {
   const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
+  const std::int64_t every = built_.options().op_hashes_every;
+  const auto hashes = every > 0 && number % every == 0 ? std::make_shared<OutputHashes>() : nullptr;
+  record_.note_op_hashes(hashes);
   totals_.clear();
   for (std::int64_t b = 0; b < count; ++b) {
     activity_.enter({.what = TrainingActivity::What::kInput, .step = number});
@@ -386,9 +390,12 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
     applied_ = true;
     updated_.clear();
     std::span<TrainingStep> runs = built_.steps().of(batch, count);
-    for (std::size_t l = 0; l < runs.size(); ++l)
-      if (!run_loss(runs[l], l, batch, b + 1 == count && l + 1 == runs.size() ? trace : nullptr))
-        runs = runs.first(l + 1);
+    for (std::size_t l = 0; l < runs.size(); ++l) {
+      const bool is_last = b + 1 == count && l + 1 == runs.size();
+      const RunOptions how{.trace = is_last ? trace : nullptr,
+                           .check = is_last ? hashes.get() : nullptr};
+      if (!run_loss(runs[l], l, batch, how)) runs = runs.first(l + 1);
+    }
     record_.note_runs(runs);
     totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
   }
@@ -397,14 +404,14 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
 
 // Runs a batch for one of the losses, or for the only one. Whether the step goes on to the next:
 // not if this one was not finite, and its step is to be undone.
-bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, Trace* trace) {
+bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, RunOptions how) {
   Session& session = built_.session();
   // The first run has counted the step, whose random numbers are those of all its runs.
   if (number > 0) session.set_step(session.step() - 1);
   const TrainedLoss& loss = built_.nodes().losses[number];
   const double rate = record_.rate_of_loss(number);
   run.run(number == 0 ? std::move(batch.staged) : run.stage(batch.tensors), batch.tensors, rate,
-          {.trace = trace});
+          how);
   applied_ = applied_ && run.applied();
   if (!loss.name.empty() && run.applied()) updated_.push_back(loss.name);
   // All processes find the same here. If the run was not finite, and there is a guard, the

@@ -81,7 +81,7 @@ class TrainingLoop {
   void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);
-  bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, Trace* trace);
+  bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, RunOptions how);
   void look_at_step(const StepInfo& step);
   void end();
   void ask(StepRequest request);

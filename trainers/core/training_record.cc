@@ -128,8 +128,8 @@ std::vector<NamedTensor> TrainingRecord::gradients() const {
   return all;
 }
 
-std::vector<Contribution> TrainingRecord::contributions() const {
-  std::vector<Contribution> all;
+std::vector<TowerContribution> TrainingRecord::contributions() const {
+  std::vector<TowerContribution> all;
   for (const TrainingStep& run : last_runs_) {
     std::vector<std::vector<NamedTensor>> rows = run.contributions();
     all.resize(std::max(all.size(), rows.size()));

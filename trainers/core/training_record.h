@@ -1,6 +1,7 @@
 // The record of a training so far, which callbacks and reports read.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,8 +14,10 @@
 
 namespace belfry {
 
+class OutputHashes;
+
 // The gradients of a tower, before they are combined, by the logical names of variables.
-struct Contribution {
+struct TowerContribution {
   std::int64_t tower = 0;  // of all processes
   std::vector<NamedTensor> gradients = {};
 };
@@ -53,7 +56,11 @@ class TrainingRecord {
   // What the towers of this process contributed to the last step, or to the last of its batches, if
   // that is due (options().contributions_every); else empty. One contribution of all these towers,
   // under the number of the first, if they share variables and layers are synchronised.
-  std::vector<Contribution> contributions() const;
+  std::vector<TowerContribution> contributions() const;
+
+  // What the ops of this process's towers computed in the last step, or for the last of its batches
+  // and losses; null unless that is due (options().op_hashes_every).
+  const OutputHashes* op_hashes() const { return op_hashes_.get(); }
 
   // What the last step has fetched for histograms (HistogramOptions), by names such as
   // "gradients/fc0/W" and "activations/conv0"; empty unless they are due.
@@ -92,6 +99,9 @@ class TrainingRecord {
   void begin_step(const StepInfo& step);
   std::span<NamedValue> values_of_step() { return step_metrics_; }
   void note_runs(std::span<const TrainingStep> runs) { last_runs_ = runs; }
+  void note_op_hashes(std::shared_ptr<const OutputHashes> hashes) {
+    op_hashes_ = std::move(hashes);
+  }
   void note_speed(double examples_per_second) { step_examples_per_second_ = examples_per_second; }
   // Counts a step for examples_per_second(), with its callbacks but for what they leave out.
   void add_time(double seconds, std::int64_t samples);
@@ -110,6 +120,7 @@ class TrainingRecord {
   std::vector<NamedValue> step_metrics_, other_metrics_;
   std::vector<NamedValue> new_metrics_;      // for the next after_metrics()
   std::span<const TrainingStep> last_runs_;  // of the last step, one per loss
+  std::shared_ptr<const OutputHashes> op_hashes_;
   std::vector<NamedValue> rates_;
   std::vector<double> rates_of_losses_;
   double step_examples_per_second_ = 0;

@@ -14,6 +14,7 @@
 #include "belfry/trainers/program/flag_groups_impl.h"
 #include "belfry/trainers/program/resolve_flags.h"
 #include "belfry/trainers/runs/memory_saves.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
@@ -112,6 +113,9 @@ TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& mod
     options.keeps_gradients = true;
     options.contributions_every = {1};
   }
+  // GPUs would wait after each launch.
+  if (!any_gpu(options.devices))
+    options.op_hashes_every = flags.inspection.replay.empty() ? flags.run.hash_every : 1;
   for (const std::int64_t every : {flags.run.hash_every, flags.run.check_contribution_every})
     if (every > 0) options.contributions_every.push_back(every);
   options.histograms = {.every = flags.run.histograms_every, .patterns = flags.run.histograms};

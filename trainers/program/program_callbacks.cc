@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/program_callbacks.h"
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/callbacks/progress.h"
@@ -35,8 +36,12 @@ void add_callbacks(TrainerOptions& options, const std::string& name, const Train
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
-  if (const std::int64_t every = flags.run.check_contribution_every; every > 0)
-    options.callbacks.push_back(std::make_shared<ContributionCheck>(every));
+  const std::int64_t checked = flags.run.check_contribution_every;
+  if (checked > 0 && flags.group.processes > 1)
+    options.callbacks.push_back(std::make_shared<ContributionCheck>(checked));
+  else if (checked > 0)
+    log_warning("--check_contribution_every=", checked,
+                " changes nothing in one process: no other one could compute gradients again");
   if (files.metrics)
     options.callbacks.push_back(
         std::make_shared<MetricsFile>(*files.metrics, metric_labels(name, flags.run)));

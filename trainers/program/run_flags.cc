@@ -158,12 +158,12 @@ void add_record_options(Options<RunFlags>& all) {
       "write histograms for TensorBoard after every N steps, of what `histograms` names; 0: never",
       "0"));
   all.push_back(histograms_option());
-  all.push_back(
-      every_option("hash_every", &RunFlags::hash_every,
-                   "record a hash of each variable and each gradient, of each tower and combined, in "
-                   "`run_dir` after every N steps, for belfry bisect and belfry replay; no gradient "
-                   "is then fused with its update; 0: never",
-                   "0"));
+  all.push_back(every_option(
+      "hash_every", &RunFlags::hash_every,
+      "record a hash of each variable and each gradient, of each tower and combined, in "
+      "`run_dir` after every N steps, for belfry bisect and belfry replay; no gradient "
+      "is then fused with its update; 0: never",
+      "0"));
   all.push_back(whole_number(
       &RunFlags::check_replicas_every, std::int64_t{0}, kMostStepsApart,
       {.name = "check_replicas_every",

@@ -81,9 +81,9 @@ CompiledStep& prepare_step(BuiltTraining& built, const StepNodes& nodes) {
   return built.session().prepare(fetches, feeds);
 }
 
-TowerHashes hashes_of(const std::vector<Contribution>& contributions) {
+TowerHashes hashes_of(const std::vector<TowerContribution>& contributions) {
   TowerHashes towers;
-  for (const Contribution& contribution : contributions) {
+  for (const TowerContribution& contribution : contributions) {
     towers.emplace_back();
     for (const NamedTensor& gradient : contribution.gradients)
       towers.back().push_back(check_hash(gradient.value));
@@ -97,7 +97,7 @@ std::string_view half(std::string_view both, bool second) {
 }
 
 // Names the first process whose contribution the one before it computes otherwise.
-[[noreturn]] void refuse(Processes& processes, const std::vector<Contribution>& own,
+[[noreturn]] void refuse(Processes& processes, const std::vector<TowerContribution>& own,
                          const std::vector<std::string>& of_all, std::int64_t step) {
   const int size = processes.size();
   int rank = 0;
@@ -207,7 +207,7 @@ void ContributionCheck::after_step(Trainer& trainer, const StepInfo& info) {
   using namespace contribution_check_file;
   if (computed_.empty()) return;
   Processes& processes = *trainer.built().processes();
-  const std::vector<Contribution> own = trainer.record().contributions();
+  const std::vector<TowerContribution> own = trainer.record().contributions();
   const std::string has = text_of(hashes_of(own)), computed = text_of(computed_);
   require<InternalError>(has.size() == computed.size(), "contributions differ in number");
   const auto digest = [](const std::string& text) { return hex(check_hash(text), kDigits); };

@@ -1,6 +1,7 @@
 #include "belfry/trainers/runs/hash_log.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
+#include "belfry/framework/run/output_watch.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -52,13 +54,31 @@ NamedHashes hashes_in(const JsonValue& json) {
 
 JsonValue to_json(const std::vector<StepHashes::OfTower>& towers) {
   JsonValue json = JsonValue::array();
-  for (const StepHashes::OfTower& tower : towers)
-    json.push(JsonValue::object()
-                  .set("tower", tower.tower)
-                  .set("rank", tower.rank)
-                  .set("host", tower.host)
-                  .set("gradients", to_json(tower.gradients)));
+  for (const StepHashes::OfTower& tower : towers) {
+    JsonValue one = JsonValue::object()
+                        .set("tower", tower.tower)
+                        .set("rank", tower.rank)
+                        .set("host", tower.host)
+                        .set("gradients", to_json(tower.gradients));
+    if (!tower.ops.empty()) one.set("ops", tower.ops);
+    json.push(std::move(one));
+  }
   return json;
+}
+
+// The places of names in their order, those of equal names as they are.
+std::vector<std::size_t> order_of(const std::vector<std::string>& names) {
+  std::vector<std::size_t> order(names.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) -> const std::string& { return names[i]; });
+  return order;
+}
+
+void add_ops(const OutputHashes::Named& ops, StepHashes::OfTower& tower) {
+  for (const auto& [name, hash] : ops) tower.op_names.push_back(name);
+  for (const std::size_t i : order_of(tower.op_names))
+    tower.ops += hex(ops[i].second & 0xffffffff, StepHashes::kOpDigits);
 }
 
 std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
@@ -67,7 +87,8 @@ std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
     towers.push_back({.tower = tower.at("tower").integer(),
                       .rank = static_cast<int>(tower.at("rank").integer()),
                       .host = tower.at("host").text(),
-                      .gradients = hashes_in(tower.at("gradients"))});
+                      .gradients = hashes_in(tower.at("gradients")),
+                      .ops = tower.find("ops") ? tower.at("ops").text() : ""});
   return towers;
 }
 
@@ -75,11 +96,17 @@ std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
 std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
   Processes* const processes = trainer.built().processes();
   std::vector<StepHashes::OfTower> own;
-  for (const Contribution& contribution : trainer.record().contributions())
+  for (const TowerContribution& contribution : trainer.record().contributions())
     own.push_back({.tower = contribution.tower,
                    .rank = trainer.graph().process().rank,
                    .host = processes ? processes->host(processes->rank()) : "",
                    .gradients = check_hashes_of(contribution.gradients)});
+  if (const OutputHashes* const hashes = trainer.record().op_hashes()) {
+    const std::map<int, OutputHashes::Named> by_tower = hashes->by_tower();
+    for (std::size_t t = 0; t < own.size(); ++t)
+      if (const auto ops = by_tower.find(static_cast<int>(t)); ops != by_tower.end())
+        add_ops(ops->second, own[t]);
+  }
   if (!processes) return own;
   std::vector<StepHashes::OfTower> all;
   for (const std::string& text : processes->gather(to_json(own).str()))
@@ -148,6 +175,20 @@ StepHashes StepHashes::read(const JsonValue& json) {
   if (const JsonValue* const gradients = json.find("gradients"))
     step.gradients = hashes_in(*gradients);
   return step;
+}
+
+std::string first_other_op(const StepHashes::OfTower& noted, const StepHashes::OfTower& computed) {
+  if (noted.ops.size() != computed.ops.size()) return "";
+  std::optional<std::size_t> first;
+  const std::vector<std::size_t> order = order_of(computed.op_names);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto hash_in = [&](const std::string& ops) {
+      return std::string_view(ops).substr(i * StepHashes::kOpDigits, StepHashes::kOpDigits);
+    };
+    if (hash_in(noted.ops) != hash_in(computed.ops))
+      first = std::min(first.value_or(order[i]), order[i]);
+  }
+  return first ? computed.op_names[*first] : "";
 }
 
 StepHashes hashes_of_step(Trainer& trainer) {

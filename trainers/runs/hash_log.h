@@ -27,7 +27,13 @@ struct StepHashes {
     int rank = 0;
     std::string host;
     NamedHashes gradients = {};  // before they are combined
+    // kOpDigits of the hash of each output of each op, in the order of their names; "" if they are
+    // not known. The names, in the order of the plan; none if this was read.
+    std::string ops = {};
+    std::vector<std::string> op_names = {};
   };
+  static constexpr std::size_t kOpDigits = 8;
+
   std::vector<OfTower> contributions;  // of all processes; empty if they are not kept
   NamedHashes gradients;               // combined; empty if they are not kept
   NamedHashes variables;               // with slots, in the order of the graph
@@ -36,6 +42,10 @@ struct StepHashes {
   // Throws InvalidArgument for what json() cannot give.
   static StepHashes read(const JsonValue& json);
 };
+
+// The first op of `computed`, in the order in which ops run, whose output has another hash in
+// `noted`; "" if none has, or if it is not known.
+std::string first_other_op(const StepHashes::OfTower& noted, const StepHashes::OfTower& computed);
 
 // The hashes of the last step: of each tower's gradients and each combined gradient, if the trainer
 // keeps them (TrainerOptions::contributions_every and keeps_gradients), and of each variable and

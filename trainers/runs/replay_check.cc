@@ -60,6 +60,8 @@ std::string of_contributions(const StepHashes& noted, const StepHashes& computed
     texts.push_back(cat(rank_of(tower), " contributed other gradients (tower ", tower.tower,
                         "): of ", some_names(names), "; ",
                         place_of(names, tower.gradients.size())));
+    if (const std::string op = first_other_op(tower, computed.contributions[t]); !op.empty())
+      texts.back() += cat("; the first op that computed otherwise is ", op);
   }
   if (texts.empty()) return "";
   std::string text = cat("step ", step, ": ", join(texts, "; "));
@@ -71,6 +73,13 @@ std::string of_contributions(const StepHashes& noted, const StepHashes& computed
   else if (ranks.size() > 1 && wrong == ranks)
     text += "; all ranks had the same wrong weights or data, or this replay is wrong";
   return text;
+}
+
+bool has_several_ranks(const std::map<std::int64_t, StepHashes>& steps) {
+  return std::ranges::any_of(steps, [](const auto& step) {
+    return std::ranges::any_of(step.second.contributions,
+                               [](const StepHashes::OfTower& tower) { return tower.rank > 0; });
+  });
 }
 
 }  // namespace replay_check_file
@@ -110,10 +119,15 @@ ReplayCheck::ReplayCheck(const std::string& run, std::int64_t first, std::int64_
 }
 
 void ReplayCheck::check(Trainer& trainer) const {
+  using namespace replay_check_file;
   const JsonValue now = bit_sources(trainer.built());
   std::string why = why_other_bits(sources_, now);
   for (const JsonValue* const sources : {&sources_, &now})
     if (why.empty()) why = member_text(*sources, "no_bits_twice");
+  // Such sums depend on which towers a process has.
+  if (const std::string sums = member_text(sources_, "sums");
+      why.empty() && !sums.empty() && has_several_ranks(noted_))
+    why = cat("several processes added gradients by ", sums);
   if (why.empty()) why = member_text(sources_, "earlier_bits");
   require(why.empty(), "the steps of ", run_,
           " cannot be computed again with the same bits: ", why);

@@ -2,6 +2,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/runs/hash_log.h"
 
 namespace belfry {
@@ -49,6 +50,55 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   EXPECT_THAT(on.error, testing::Not(HasSubstr("lost")));
   EXPECT_EQ(find_parting(path(".a"), path(".d")).compared, 17);
   for (const char* name : {".a", ".b", ".c", ".d"}) std::filesystem::remove_all(path(name));
+}
+
+TEST_F(RunHashTest, StepsThatAreComputedAgainAreCompared) {
+  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=4", "--max_steps=8",
+                                       "--shards=2"};
+  const auto train = [&](const Recipe& recipe) {
+    std::filesystem::remove_all(directory_);
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--hash_every=1", "--save_every_steps=3"});
+    return start(all, recipe).code;
+  };
+  const auto replay = [&](const std::string& from, int step) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {from, "--replay=" + directory_, cat("--replay_step=", step)});
+    return run_train(all);
+  };
+  const std::string from_6 = "--resume=" + directory_ + "/checkpoints/step-00000006";
+  EXPECT_EQ(train(small_recipe()), 0);
+  EXPECT_THAT(text_in(directory_ + "/" + kHashesFile),
+              HasSubstr("\"contributions\":[{\"tower\":0,\"rank\":0,\"host\":\"\",\"gradients\":{"
+                        "\"fc0/W\":\""));
+  for (const auto& [from, steps] : {std::pair(from_6, 2), {std::string("--resume=never"), 8}}) {
+    const TrainResult done = replay(from, 8);
+    EXPECT_EQ(done.code, 0) << done.error;
+    EXPECT_THAT(done.out, HasSubstr(cat("equal: ", steps, " steps that ", directory_,
+                                        " has noted, the last is 8: the gradients of 2 towers, "
+                                        "combined gradients, variables and slots")));
+  }
+  const auto flips = [](Trainer& trainer) {
+    for (const TowerRecord& tower : trainer.built().nodes().towers) {
+      Tensor value = trainer.session().read(tower.trainables[1]);
+      value.mutable_raw()[5] ^= std::byte{1};
+      trainer.session().write(tower.trainables[1], value);
+    }
+  };
+  EXPECT_EQ(train(recipe_that(6, flips)), 0);
+  const TrainResult found = replay(from_6, 8);
+  EXPECT_EQ(found.code, 76) << found.out;
+  EXPECT_THAT(found.error, testing::AllOf(HasSubstr("step 7: rank 0 contributed other gradients "
+                                                    "(tower 0): of "),
+                                          HasSubstr("(tower 1)"),
+                                          HasSubstr("the first op that computed otherwise is ")));
+  EXPECT_EQ(replay("--resume=never", 6).code, 0);
+  EXPECT_THAT(replay(from_6, 6).error, HasSubstr("has noted no step after 6 up to 6"));
+  std::vector<std::string> otherwise = flags;
+  otherwise.insert(otherwise.end(), {from_6, "--replay=" + directory_, "--replay_step=8"});
+  otherwise.push_back("--shards=4");
+  EXPECT_THAT(run_train(otherwise).error,
+              HasSubstr("cannot be computed again with the same bits: the global batch had"));
 }
 
 // In a run whose processes update parts, no process has the whole of a gradient.
@@ -108,7 +158,7 @@ TEST_F(RunHashTest, EndsWhenCopiesOfAVariableDiffer) {
   };
   const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=4", "--save_every_steps=3"};
   const TrainResult saving = start(flags, flips(4));
-  EXPECT_EQ(saving.code, 1);
+  EXPECT_EQ(saving.code, 76);
   EXPECT_THAT(saving.error, HasSubstr("after step 6 the variable fc0/b on CPU:0 and its copy "
                                       "tower1/fc0/b on CPU:1 have other bits"));
   EXPECT_THAT(saving.error, HasSubstr("step 3 is saved"));
@@ -153,7 +203,7 @@ TEST_F(TrainTest, CopiesThatDifferAtTheEndEndWithAnError) {
   });
   const TrainResult done =
       run_train({"--devices=cpu:2", "--batch_size=4", "--json=" + json_.string()}, recipe);
-  EXPECT_EQ(done.code, 1);
+  EXPECT_EQ(done.code, 76);
   EXPECT_THAT(done.error, HasSubstr("copies differ from tower 0's variables: tower1/fc0/b"));
   EXPECT_THAT(done.error, HasSubstr("error: the copies of the model's variables are not equal"));
   EXPECT_EQ(report()["replicas_equal"], false);

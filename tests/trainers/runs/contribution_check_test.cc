@@ -101,12 +101,12 @@ TEST(ContributionCheck, FindsNothingInHealthyRuns) {
     return normalised(tower, x, y, false);
   };
   for (Case one : std::vector<Case>{{},
-                                        {.processes = 3, .every = 2},
-                                        {.devices = 2},
-                                        {.model = model_with_dropout},
-                                        {.devices = 2, .model = without_sync},
-                                        {.batches_per_step = 2},
-                                        {.model = model_with_dropout, .batches_per_step = 3}}) {
+                                    {.processes = 3, .every = 2},
+                                    {.devices = 2},
+                                    {.model = model_with_dropout},
+                                    {.devices = 2, .model = without_sync},
+                                    {.batches_per_step = 2},
+                                    {.model = model_with_dropout, .batches_per_step = 3}}) {
     const std::vector<std::string> checked = train(one);
     one.checks = false;
     EXPECT_EQ(checked, train(one)) << one.processes << " x " << one.devices;

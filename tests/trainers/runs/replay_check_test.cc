@@ -43,6 +43,23 @@ TEST(ReplayCheck, NamesTheProcessThatContributedOtherwise) {
               HasSubstr("all of its gradients differ, so its rows, its weights or its forward"));
 }
 
+// By name, in the order in which they ran.
+TEST(ReplayCheck, NamesTheFirstOpThatComputedOtherwise) {
+  StepHashes computed = some_step(), noted = some_step();
+  for (StepHashes* const step : {&computed, &noted}) {
+    step->contributions[3].ops = "000000aa000000bb000000cc";  // Add, MatMul, Tanh
+    step->contributions[3].op_names = {"MatMul 'b'", "Tanh 'c'", "Add 'a'"};
+  }
+  noted.contributions[3].gradients[2].second = "ff";
+  EXPECT_THAT(difference_of_step(noted, computed, 7, 6), Not(HasSubstr("first op")));
+  noted.contributions[3].op_names.clear();  // as it is read
+  noted.contributions[3].ops = "000000a0000000bb000000c0";
+  EXPECT_THAT(difference_of_step(noted, computed, 7, 6),
+              HasSubstr("the first op that computed otherwise is Tanh 'c'"));
+  noted.contributions[3].ops = "00";  // of another plan
+  EXPECT_THAT(difference_of_step(noted, computed, 7, 6), Not(HasSubstr("first op")));
+}
+
 TEST(ReplayCheck, SaysWhereSumsAndUpdatesWentWrong) {
   StepHashes noted = some_step();
   noted.variables[1].second = "ff";
