@@ -98,11 +98,18 @@ TEST_F(MemorySavesTest, ALoneProcessKeepsNoneUnlessItIsTold) {
   EXPECT_EQ(run_id_of(directory_), "");
 }
 
-TEST_F(MemorySavesTest, StateInPartsHasNoWholeSaves) {
-  const TrainResult refused =
-      start(flags({"--trainer=replicated", "--zero_stage=1", "--processes=2", "--dry_run"}));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.error, HasSubstr("--memory_save_every_steps=4 keeps whole saves in memory"));
+// Their size is known before there is a run.
+TEST_F(MemorySavesTest, APlanOfSeveralProcessesTellsTheirSize) {
+  const auto plan = [&](const std::string& flag) {
+    const TrainResult done = run_train(
+        {"--dry_run", "--processes=2", "--devices=cpu:1", flag, "--json=" + json_.string()});
+    EXPECT_EQ(done.code, 0) << done.error;
+    return done.out;
+  };
+  EXPECT_THAT(plan("--zero_stage=0"), HasSubstr("of /dev/shm on each host, with --run_dir"));
+  EXPECT_GT(report()["memory_saves_bytes"], 0);
+  EXPECT_THAT(plan("--zero_stage=1"), Not(HasSubstr("/dev/shm"))) << "no process has it whole";
+  EXPECT_EQ(report()["memory_saves_bytes"], 0);
 }
 
 TEST_F(MemorySavesTest, WhatRunsThatWereKilledHaveLeftIsRemovedAfterADay) {
