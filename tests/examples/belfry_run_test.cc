@@ -124,6 +124,8 @@ TEST_F(BelfryRunTest, StartsNothingAgainThatOneOfSeveralProcessesRefuses) {
   const test::SmallDigits digits;
   for (const auto& [flag, why] :
        {std::pair("--run_dir=r --allreduce=naive", "--allreduce=naive"),
+        {"--run_dir=r --zero_stage=1 --memory_save_every_steps=4",
+         "--memory_save_every_steps=4 keeps whole saves in memory, and with --zero_stage=1 no"},
         {"--check_equivalence=1", "--check_equivalence is for one process"},
         {"--uneven=error --batch_size=100", "--uneven=error: the 1024 samples"}}) {
     const Finished done = shell(

@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/inspect.h"
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/framework/base/text.h"
@@ -12,6 +13,7 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/runs/memory_saves.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
@@ -169,17 +171,26 @@ void add_step(const Inspection& at, JsonValue& json) {
   json.set("step", to_json(step).set("note", note));
 }
 
+// A plan names no run directory, but one of several processes would have saves in memory with it.
+std::int64_t bytes_of_memory_saves(const Inspection& at) {
+  const bool keeps = at.flags.group.processes > 1 && at.flags.trainer.aggregation.zero_stage == 0;
+  return keeps ? kSavesInMemory * bytes_of_snapshot(at.trainer.graph()) : 0;
+}
+
 // Prints the plan, and adds its effects to `json`. Returns the members about memory.
 JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue& json) {
   Session& session = at.trainer.session();
   add_division(at, json);
   at.console.line(without_line_break(placement));
   const HeldMemory held = held_memory(at.trainer.graph(), at.flags.copies_of_state());
+  const std::int64_t kept = bytes_of_memory_saves(at);
   JsonValue memory =
       JsonValue::object().set("planned_bytes", planned_bytes(session.memory_report(), held));
-  memory.set("memory_saves_bytes", held.kept);
+  memory.set("memory_saves_bytes", kept);
   memory.set("devices", print_device_use(session, at.console));
-  if (held.kept > 0) at.console.line(memory_saves_line(held));
+  if (kept > 0)
+    at.console.line(cat("saves in memory will take ", byte_text(kept),
+                        " of /dev/shm on each host, with --run_dir"));
   if (at.flags.trainer.session.logical_gpus > 1)
     memory.set("physical_gpus", print_physical_use(session, at.console));
   add_step(at, json);

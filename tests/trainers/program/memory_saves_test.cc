@@ -73,7 +73,7 @@ TEST_F(MemorySavesTest, ARunGoesOnFromTheDiskIfThatIsNewer) {
 }
 
 TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
-  const std::string folder = lose_before(6, {"--save_every_steps=3"});
+  const std::string folder = lose_before(5, {"--save_every_steps=3"});
   std::ofstream(checkpoint_in(folder, 4) + "/model.safetensors", std::ios::trunc) << "x";
   const TrainResult on = go_on();
   EXPECT_THAT(on.error, HasSubstr("skipped a damaged checkpoint"));
@@ -98,11 +98,18 @@ TEST_F(MemorySavesTest, ALoneProcessKeepsNoneUnlessItIsTold) {
   EXPECT_EQ(run_id_of(directory_), "");
 }
 
-TEST_F(MemorySavesTest, StateInPartsHasNoWholeSaves) {
-  const TrainResult refused =
-      start(flags({"--trainer=replicated", "--zero_stage=1", "--processes=2", "--dry_run"}));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.error, HasSubstr("--memory_save_every_steps=4 keeps whole saves in memory"));
+// Their size is known before there is a run.
+TEST_F(MemorySavesTest, APlanOfSeveralProcessesTellsTheirSize) {
+  const auto plan = [&](const std::string& flag) {
+    const TrainResult done = run_train(
+        {"--dry_run", "--processes=2", "--devices=cpu:1", flag, "--json=" + json_.string()});
+    EXPECT_EQ(done.code, 0) << done.error;
+    return done.out;
+  };
+  EXPECT_THAT(plan("--zero_stage=0"), HasSubstr("of /dev/shm on each host, with --run_dir"));
+  EXPECT_GT(report()["memory_saves_bytes"], 0);
+  EXPECT_THAT(plan("--zero_stage=1"), Not(HasSubstr("/dev/shm"))) << "no process has it whole";
+  EXPECT_EQ(report()["memory_saves_bytes"], 0);
 }
 
 TEST_F(MemorySavesTest, WhatRunsThatWereKilledHaveLeftIsRemovedAfterADay) {
@@ -131,15 +138,16 @@ TEST_F(MemorySavesTest, WhatRunsThatWereKilledHaveLeftIsRemovedAfterADay) {
 
 TEST(MemorySaves, AreRefusedWhereTheyDoNotFit) {
   constexpr std::int64_t kMiB = 1 << 20;
-  EXPECT_EQ(refusal_of_memory_saves({.state = kMiB, .room = 2 * kMiB, .planned = 5, .memory = 6}),
-            "");
-  EXPECT_THAT(
-      refusal_of_memory_saves({.state = kMiB, .room = 2 * kMiB - 1, .planned = 5, .memory = 6}),
-      HasSubstr("/dev/shm has 2.00 MiB left, and the last 2 saves take 2.00 MiB"));
-  EXPECT_THAT(
-      refusal_of_memory_saves(
-          {.state = kMiB, .room = 9 * kMiB, .planned = 7 * kMiB, .memory = kMiB}),
-      HasSubstr("take 7.00 MiB of memory, and this machine or its control group has 1.00 MiB"));
+  const MemoryNeeds fits{.state = kMiB, .room = 2 * kMiB, .planned = 5 * kMiB, .memory = 7 * kMiB};
+  EXPECT_EQ(refusal_of_memory_saves(fits), "");
+  MemoryNeeds needs = fits;
+  --needs.room;
+  EXPECT_THAT(refusal_of_memory_saves(needs),
+              HasSubstr("/dev/shm has 2.00 MiB left, and the last 2 saves take 2.00 MiB"));
+  needs = fits;
+  needs.memory -= kMiB;
+  EXPECT_THAT(refusal_of_memory_saves(needs),
+              HasSubstr("take 7.00 MiB of memory, and this machine or its control group has 6.00"));
 }
 
 // Each host has a folder of its own in this test.
@@ -194,7 +202,7 @@ TEST_F(HostsTest, TheNewestSaveReachesTheHostsThatLackIt) {
   save("host0", 20, 10);
   save("host1", 20, 10);
   save("host1", 30, kSize);
-  const std::string path = memory_folder_of("abcd", "") + "/checkpoints/step-00000030";
+  const std::string path = memory_folder_of("abcd", "R").substr(1) + "/checkpoints/step-00000030";
   EXPECT_THAT(find(3), testing::Each(path)) << "a host is new";
   for (const char* const host : {"host0", "host1", "host2"})
     EXPECT_TRUE(model_of(host, 30) == std::string(kSize, 'w') + "30") << host;
