@@ -217,7 +217,9 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   } catch (const IoError& error) {
     return outcomes_.fail(steps, error, kept_step());
   }
-  saving_.begin(trainer, JsonValue::object().set(kLinePositions, std::move(positions)),
+  JsonValue more = noted_;
+  more.set(kLinePositions, std::move(positions));
+  saving_.begin(trainer, std::move(more),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
   outcomes_.begin();
 }

@@ -74,6 +74,8 @@ class RunSaver final : public Callback {
   // Keeps the lines of a file as durable as checkpoints: each save first syncs them, and the
   // checkpoint records where they end (line_positions()).
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
+  // Members that each checkpoint has, besides those of a training.
+  void note(JsonValue members) { noted_ = std::move(members); }
   // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, by this run or the one before; none before.
@@ -117,6 +119,7 @@ class RunSaver final : public Callback {
   RunDirectory& directory_;
   SaveSchedule schedule_;
   std::vector<LineFile*> files_;
+  JsonValue noted_ = JsonValue::object();
   bool asked_ = false;
   std::int64_t warned_since_ =
       -1;  // the step since which the loss is not finite, of the last warning
