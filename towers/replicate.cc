@@ -185,12 +185,19 @@ void require_none_trained(const std::vector<Variable>& made, SourceLine call) {
             ".trainable = false");
 }
 
+void require_none_made(const std::vector<Variable>& made) {
+  for (const Variable& v : made)
+    throw InvalidArgument(cat("the variable ", v.describe(), " is made only for samples of some ",
+                              "shapes; make the same variables for all"));
+}
+
 // How the towers of one replicate() call are built.
 struct TowerPlan {
   std::span<const DeviceSpec> devices;
   bool replicated = false;  // each tower has its own variables
   const SetterFactory& make_setter;
   const std::function<void(Tower&)>& build;
+  bool again = false;  // the variables are those of an earlier call
 };
 
 // Builds these towers, one after the other.
@@ -222,7 +229,7 @@ class TowerBuilder {
     log_debug("Building graph for training tower ", index, " on device ", device);
     const std::unique_ptr<DeviceSetter> setter =
         plan_.make_setter ? plan_.make_setter(device) : nullptr;
-    const bool reuses = !plan_.replicated && t > 0;
+    const bool reuses = plan_.again || (!plan_.replicated && t > 0);
     Tower tower(graph_,
                 {.name = cat("tower", index),
                  .index = index,
@@ -245,7 +252,9 @@ class TowerBuilder {
 
   // Compares tower t, which has made these variables, with tower 0.
   void compare(int t, std::vector<Variable> made) {
-    if (t == 0)
+    if (plan_.again)
+      require_none_made(made);
+    else if (t == 0)
       main_made_ = std::move(made);
     else if (plan_.replicated)
       Pair{t, at_.site}.compare_copies(main_made_, made);
@@ -273,6 +282,16 @@ class TowerBuilder {
   std::vector<TowerRecord> records_;
   std::vector<Variable> main_made_;  // by tower 0
 };
+
+// Places the variables that all towers share.
+SetterFactory setter_of(VariablePolicy policy, std::span<const DeviceSpec> devices) {
+  if (policy != VariablePolicy::kSpread && policy != VariablePolicy::kOnHost) return {};
+  return [=](const DeviceSpec& worker) {
+    std::vector<DeviceSpec> over{DeviceSpec::local("CPU", 0)};
+    if (policy == VariablePolicy::kSpread) over.assign(devices.begin(), devices.end());
+    return std::make_unique<LeastLoadedDeviceSetter>(worker, std::move(over));
+  };
+}
 
 std::vector<TowerRecord> build_towers(Graph& graph, const TowerPlan& plan, MovingAverages averages,
                                       At at) {
@@ -317,15 +336,17 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    MovingAverages averages, At at) {
-  SetterFactory spread;
-  if (policy == VariablePolicy::kSpread || policy == VariablePolicy::kOnHost)
-    spread = [&](const DeviceSpec& worker) {
-      std::vector<DeviceSpec> over{DeviceSpec::local("CPU", 0)};
-      if (policy == VariablePolicy::kSpread) over.assign(devices.begin(), devices.end());
-      return std::make_unique<LeastLoadedDeviceSetter>(worker, std::move(over));
-    };
+  const SetterFactory spread = setter_of(policy, devices);
   return build_towers(graph, {devices, policy == VariablePolicy::kReplicated, spread, build},
                       averages, at);
+}
+
+std::vector<TowerRecord> replicate_again(Graph& graph, std::span<const DeviceSpec> devices,
+                                         VariablePolicy policy,
+                                         const std::function<void(Tower&)>& build, At at) {
+  const SetterFactory spread = setter_of(policy, devices);
+  return build_towers(graph, {devices, policy == VariablePolicy::kReplicated, spread, build, true},
+                      MovingAverages::kOfAllTowers, at);
 }
 
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,

@@ -85,6 +85,13 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    MovingAverages averages, At at = {});
 
+// Other towers on the same devices, for samples of another shape: they use the variables of those
+// that replicate() made before, under the same policy. Throws as it does, and InvalidArgument for a
+// variable that `build` makes only now.
+std::vector<TowerRecord> replicate_again(Graph& graph, std::span<const DeviceSpec> devices,
+                                         VariablePolicy policy,
+                                         const std::function<void(Tower&)>& build, At at = {});
+
 // The caller's setters place one copy of the variables. Each tower has its own setter; that of
 // tower 0 places the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
 //   [](const DeviceSpec& worker) {

@@ -2,12 +2,14 @@
 #include <atomic>
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/replacing_file.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -28,25 +30,6 @@ void sync_folder_of(FileSystem& files, const std::string& path) {
     if (first_time_logged(cat("no sync: ", folder)))
       log_warning(error.what(), "; what was just written there may not outlive a power cut");
   }
-}
-
-void replace_file(FileSystem& files, const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = temporary_name(path);
-  try {
-    const auto file = files.create(temporary, path);
-    file->append(bytes);
-    file->sync();
-    file->close();
-    files.rename(temporary, path);
-  } catch (...) {
-    try {
-      files.remove(temporary);
-    } catch (const std::exception& error) {
-      log_warning("an unfinished file stays behind: ", error.what());
-    }
-    throw;
-  }
-  sync_folder_of(files, path);
 }
 
 std::vector<std::byte> memory_for(const std::string& path, std::uint64_t bytes) {
@@ -110,9 +93,48 @@ bool is_temporary_name(std::string_view name, std::string_view path) {
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   const auto stream = files.open_stream(path);
-  if (!stream) return replace_file(files, files.resolve(path), bytes);
+  if (!stream) {
+    ReplacingFile file(files, files.resolve(path));
+    file.append(bytes);
+    return file.replace();
+  }
   stream->append(bytes);
   stream->close();
+}
+
+ReplacingFile::ReplacingFile(FileSystem& files, std::string path)
+    : files_(files),
+      path_(std::move(path)),
+      temporary_(temporary_name(path_)),
+      file_(files.create(temporary_, path_)) {}
+
+ReplacingFile::~ReplacingFile() {
+  if (replaced_) return;
+  file_.reset();
+  try {
+    files_.remove(temporary_);
+  } catch (const std::exception& error) {  // the error that ended the writing is the one to report
+    log_warning("an unfinished file stays behind: ", error.what());
+  }
+}
+
+void ReplacingFile::append(std::span<const std::byte> bytes) {
+  file_->append(bytes);
+  size_ += static_cast<std::int64_t>(bytes.size());
+}
+
+void ReplacingFile::complete() {
+  if (!file_) return;
+  file_->sync();
+  file_->close();
+  file_.reset();
+}
+
+void ReplacingFile::replace() {
+  complete();
+  files_.rename(temporary_, path_);
+  replaced_ = true;
+  sync_folder_of(files_, path_);
 }
 
 void point_link(FileSystem& files, const std::string& path, const std::string& target) {

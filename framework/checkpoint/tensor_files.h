@@ -14,6 +14,9 @@
 
 namespace belfry {
 
+// The name of the index in a folder with a model.
+inline constexpr char kShardIndex[] = "model.safetensors.index.json";
+
 class TensorFiles {
  public:
   // `path` is a file, an index, or a folder with model.safetensors.index.json or model.safetensors.

@@ -5,6 +5,9 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/pointwise/comparisons.h"
+#include "belfry/ops/reshape.h"
 
 namespace belfry {
 namespace {
@@ -54,6 +57,15 @@ Output linspace(Graph& graph, double begin, double end, std::int64_t count, DTyp
     const double parts = count > 1 ? static_cast<double>(count - 1) : 1;
     return begin + (end - begin) * (static_cast<double>(i) / parts);
   });
+}
+
+Output sequence_mask(Output lengths, std::int64_t time, DType dtype, At at) {
+  require(lengths.shape().rank() == 1 && !is_floating(lengths.dtype()) && time >= 0,
+          "sequence_mask (", at.site, "): takes integers [n] and a time from 0, not ",
+          lengths.type(), " and ", time);
+  const Output places =
+      arange(lengths.graph(), 0, static_cast<double>(time), 1, lengths.dtype(), at);
+  return cast(less(places, reshape(lengths, {kUnknownSize, 1}, at), at), dtype, at);
 }
 
 }  // namespace belfry

@@ -25,4 +25,8 @@ Output arange(Graph& graph, double begin, double end, double step = 1, DType dty
 Output linspace(Graph& graph, double begin, double end, std::int64_t count,
                 DType dtype = DType::kF32, At at = {});
 
+// [n,time]: row i has ones at the first lengths[i] places, and zeros after them. Weights of
+// sequences that are filled up, for weighted_mean(). `lengths`: integers [n].
+Output sequence_mask(Output lengths, std::int64_t time, DType dtype = DType::kF32, At at = {});
+
 }  // namespace belfry

@@ -43,8 +43,10 @@
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/images.h"
+#include "belfry/trainers/data/length_buckets.h"
 #include "belfry/trainers/data/map_samples.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/data/sample_stream.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
 #include "belfry/trainers/flags/flag_parser.h"
@@ -54,6 +56,7 @@
 #include "belfry/trainers/program/text_samples.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/predictor.h"
+#include "belfry/trainers/runs/predictor_json.h"
 #include "belfry/trainers/util/output_file.h"
 #include "belfry/trainers/util/schedules.h"
 

@@ -10,6 +10,7 @@
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/tensor_files.h"
 #include "belfry/trainers/commands/checkpoint_diff.h"
 #include "belfry/trainers/commands/checkpoint_listing.h"
 #include "belfry/trainers/commands/exported_graph.h"
@@ -213,14 +214,15 @@ struct ExportFlags {
   bool state = false, overwrite = false;
   std::string names;
   bool partial = false;
+  std::int64_t max_shard_mb = 0;
 };
 
 ExportFlags parse_export(Arguments arguments, const std::string& program) {
   ExportFlags flags;
-  FlagParser parser("Writes the weights of a checkpoint as one file, which other programs read.",
+  FlagParser parser("Writes the weights of a checkpoint as a file, which other programs read.",
                     program);
   parser.add_argument("PATH", flags.path, kPathText, kNeeded);
-  parser.add_argument("OUT", flags.out, "the file to write", kNeeded);
+  parser.add_argument("OUT", flags.out, "the file to write; with --max_shard_mb a folder", kNeeded);
   parser.add_parsed(
       "--format", flags.format,
       [](std::string_view word) { return find_word<ExportFormat>(kExportFormats, word, "format"); },
@@ -235,6 +237,9 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
   add_weight_flags(parser, "", flags.weights, flags.checkpoint);
   parser.add("--state", flags.state,
              "all tensors as they are: raw weights, their averages, slots and counters [false]");
+  parser.add("--max_shard_mb", flags.max_shard_mb, 0, 1 << 30, "MB",
+             "safetensors in files of at most so many MB, with an index, in the folder OUT; 0: as "
+             "one file [0]");
   parser.add("--overwrite", flags.overwrite, "replace the file that is there [false]");
   flags.help = parser.parse(arguments);
   require<FlagError>(
@@ -246,7 +251,7 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
   require<FlagError>(!flags.state || flags.names.empty(), "--names=", flags.names,
                      " renames weights, and --state writes all tensors as they are; leave one of "
                      "them out");
-  for (const char* const flag : {"--layout", "--state", "--names"})
+  for (const char* const flag : {"--layout", "--state", "--names", "--max_shard_mb"})
     require<FlagError>(flags.format == ExportFormat::kSafetensors || !parser.given(flag),
                        parser.flag(flag).written, " is for safetensors; a file of the format ",
                        kExportFormats[static_cast<std::size_t>(flags.format)],
@@ -283,11 +288,16 @@ Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlag
                               .state = flags.state,
                               .names = names ? &*names : nullptr,
                               .partial = flags.partial};
-  ExportedWeights exported = export_weights(checkpoint, options);
-  const std::size_t bytes = exported.file.size();
+  constexpr std::uint64_t kMb = 1'000'000;
+  ExportedWeights exported =
+      flags.max_shard_mb == 0
+          ? export_weights(checkpoint, options)
+          : export_weight_shards(checkpoint, options, flags.out,
+                                 kMb * static_cast<std::uint64_t>(flags.max_shard_mb));
   return {std::move(exported.file),
-          bytes,
+          exported.bytes,
           cat("with ", exported.tensors, " tensors ",
+              exported.shards > 0 ? cat("in ", exported.shards, " files and an index, ") : "",
               names ? cat("by the names of ", names->name)
                     : cat("in the layout ", name_of(options.layout))),
           std::move(exported.chosen),
@@ -331,9 +341,13 @@ int run_export(const ExportFlags& flags) {
       flags.overwrite || beside.empty() || files.target_kind(beside) != FileKind::kFile, beside,
       " is there, and may be replaced; nothing was changed: write elsewhere, "
       "or replace it (--overwrite)");
+  const bool is_folder = flags.max_shard_mb > 0;
+  const std::string index = cat(flags.out, "/", kShardIndex);
+  require<IoError>(flags.overwrite || !is_folder || !files.exists(index), index,
+                   " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
   OutputFiles outputs(files);
-  OutputFile* const file = outputs.open("OUT", flags.out);
-  require<FlagError>(!is_onnx || file->replaces(), "OUT=", flags.out,
+  OutputFile* const file = is_folder ? nullptr : outputs.open("OUT", flags.out);
+  require<FlagError>(!is_onnx || (file && file->replaces()), "OUT=", flags.out,
                      ": --format=onnx may need a second file beside OUT, so OUT must be a file; "
                      "name one");
   outputs.open("the tensors beside OUT", beside);
@@ -342,7 +356,7 @@ int run_export(const ExportFlags& flags) {
                             : flags.format == ExportFormat::kPlan
                                 ? export_plan(checkpoint, flags)
                                 : export_safetensors(checkpoint, flags, names);
-  if (!is_onnx) file->write(exported.file);
+  if (!is_onnx && !is_folder) file->write(exported.file);
   outputs.finish();
   print(cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes,
             " bytes, to ", flags.out, " ", exported.text, "\nof the checkpoint ",
@@ -397,8 +411,8 @@ int import_by_names(const ImportFlags& flags, const NameRules& rules) {
   if (!flags.like.empty()) like = read_checkpoint(checkpoint_at(flags.like, flags.checkpoint));
   const ImportedWeights imported =
       import_named_weights(flags.in, rules, like ? &*like : nullptr, flags.out, flags.options);
-  print(cat("saved ", flags.out, " with ", imported.made, " weights, of ", imported.tensors,
-            " tensors of ", flags.in, " by the names of ", rules.name, "\n",
+  print(cat("made the checkpoint ", flags.out, ": ", imported.made, " weights of the ",
+            imported.tensors, " tensors of ", flags.in, " by the names of ", rules.name, "\n",
             reasons_text(imported.left_out),
             names_text("missing, so these stay as they were:", imported.missing),
             names_text("of another shape, so these stay as they were:", imported.unlike),

@@ -121,6 +121,11 @@ GenerateFlags parse_generate(std::span<const char* const> arguments, const std::
   if (!flags.help.empty()) return flags;
   take_flags_of_run(parser, own, flags);
   take_needed_flags(parser, own, flags);
+  const bool says_tokens = parser.given("--tokens") || parser.given("--tokenizer") ||
+                           parser.given("--data_dir") || !run_of(flags.run).empty();
+  require<FlagError>(says_tokens, flags.run, " is a checkpoint without a run, and does not know ",
+                     "what its tokens stand for; name their tokenizer (--tokenizer=PATH), or say ",
+                     "--tokens=bytes");
   return flags;
 }
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <list>
 #include <map>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/replacing_file.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -69,43 +72,113 @@ TensorSource weights_in(const StoredCheckpoint& checkpoint, const ChosenWeights&
   return source;
 }
 
-std::string bytes_of_file(const ExportedTensors& all,
-                          const std::map<std::string, std::string>& metadata) {
-  std::vector<StoredTensor> tensors;
-  for (const auto& [name, tensor] : all)
-    tensors.push_back({.name = name, .dtype = tensor.type.dtype, .shape = tensor.type.shape});
-  std::string file = lay_out_safetensors(tensors, metadata);
-  for (const StoredTensor& tensor : tensors) {
-    const std::vector<std::byte> values = all.at(tensor.name).values();
-    file.append(reinterpret_cast<const char*>(values.data()), values.size());
+// What is to be exported.
+class WeightExport {
+ public:
+  WeightExport(const StoredCheckpoint& checkpoint, const ExportOptions& options)
+      : metadata_(kFileMetadata) {
+    result.chosen = exported_tensors(checkpoint.head, options);
+    metadata_["step"] = cat(checkpoint.head.manifest.shown_step());
+    metadata_["weights"] = name_of(result.chosen.values);
+    if (options.names) {
+      metadata_["format"] = "pt";  // transformers opens no file that says something else
+      renamed_.emplace(weights_in(checkpoint, result.chosen), *options.names,
+                       RenamingOptions{.way = RenamingWay::kToTheirs, .partial = options.partial});
+      for (const auto& [name, target] : renamed_->tensors())
+        tensors_[name] = {target.type, [this, name] { return renamed_->value(name); }};
+      result.left_out = renamed_->left_out();
+    } else {
+      metadata_[kLayout] = name_of(options.layout);
+      tensors_ = in_layout(checkpoint, options.layout, result);
+    }
+    result.tensors = tensors_.size();
   }
-  return file;
+  WeightExport(const WeightExport&) = delete;
+  WeightExport& operator=(const WeightExport&) = delete;
+
+  ExportedWeights result;
+
+  // In the order of their names.
+  std::vector<StoredTensor> tensors() const {
+    std::vector<StoredTensor> tensors;
+    for (const auto& [name, tensor] : tensors_)
+      tensors.push_back({.name = name, .dtype = tensor.type.dtype, .shape = tensor.type.shape});
+    return tensors;
+  }
+  std::string bytes_of_file(std::vector<StoredTensor> tensors) const {
+    std::string file = lay_out_safetensors(tensors, metadata_);
+    for (const StoredTensor& tensor : tensors) {
+      const std::vector<std::byte> values = tensors_.at(tensor.name).values();
+      file.append(reinterpret_cast<const char*>(values.data()), values.size());
+    }
+    return file;
+  }
+
+ private:
+  std::map<std::string, std::string> metadata_;
+  std::optional<RenamedTensors> renamed_;
+  ExportedTensors tensors_;
+};
+
+// The tensors of each file, of at most so many bytes.
+std::vector<std::vector<StoredTensor>> in_shards(const std::vector<StoredTensor>& tensors,
+                                                 std::uint64_t most) {
+  std::vector<std::vector<StoredTensor>> shards;
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors) {
+    const auto more = static_cast<std::uint64_t>(TensorType{tensor.shape, tensor.dtype}.bytes());
+    if (shards.empty() || bytes + more > most) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(tensor);
+    bytes += more;
+  }
+  return shards;
 }
 
 }  // namespace
 
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportOptions& options) {
-  const Manifest& manifest = checkpoint.head.manifest;
-  ExportedWeights result{.chosen = exported_tensors(checkpoint.head, options)};
-  std::map<std::string, std::string> metadata = kFileMetadata;
-  metadata["step"] = cat(manifest.shown_step());
-  metadata["weights"] = name_of(result.chosen.values);
-  std::optional<RenamedTensors> renamed;
-  ExportedTensors tensors;
-  if (options.names) {
-    metadata["format"] = "pt";  // transformers opens no file that says something else
-    renamed.emplace(weights_in(checkpoint, result.chosen), *options.names,
-                    RenamingOptions{.way = RenamingWay::kToTheirs, .partial = options.partial});
-    for (const auto& [name, target] : renamed->tensors())
-      tensors[name] = {target.type, [&renamed, name] { return renamed->value(name); }};
-    result.left_out = renamed->left_out();
-  } else {
-    metadata[kLayout] = name_of(options.layout);
-    tensors = in_layout(checkpoint, options.layout, result);
+  WeightExport all(checkpoint, options);
+  all.result.file = all.bytes_of_file(all.tensors());
+  all.result.bytes = all.result.file.size();
+  return std::move(all.result);
+}
+
+ExportedWeights export_weight_shards(const StoredCheckpoint& checkpoint,
+                                     const ExportOptions& options, const std::string& folder,
+                                     std::uint64_t most, FileSystem& files) {
+  WeightExport all(checkpoint, options);
+  const std::vector<std::vector<StoredTensor>> shards = in_shards(all.tensors(), most);
+  files.create_directory(folder);
+  const auto numbered = [](std::size_t number) {
+    const std::string digits = cat(number);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  JsonValue index = JsonValue::object();
+  std::list<ReplacingFile> written;
+  std::uint64_t size = 0;  // of tensors
+  for (const std::vector<StoredTensor>& shard : shards) {
+    const std::string name = cat("model-", numbered(written.size() + 1), "-of-",
+                                 numbered(shards.size()), ".safetensors");
+    const std::string bytes = all.bytes_of_file(shard);
+    ReplacingFile& file = written.emplace_back(files, cat(folder, "/", name));
+    file.append(std::as_bytes(std::span(bytes)));
+    file.complete();
+    all.result.bytes += bytes.size();
+    for (const StoredTensor& tensor : shard) {
+      index.set(tensor.name, name);
+      size += static_cast<std::uint64_t>(TensorType{tensor.shape, tensor.dtype}.bytes());
+    }
   }
-  result.tensors = tensors.size();
-  result.file = bytes_of_file(tensors, metadata);
-  return result;
+  for (ReplacingFile& file : written) file.replace();
+  const JsonValue json = JsonValue::object()
+                             .set("metadata", JsonValue::object().set("total_size", size))
+                             .set("weight_map", std::move(index));
+  write_text_file(files, cat(folder, "/", kShardIndex), json.str(2) + "\n");
+  all.result.shards = shards.size();
+  return std::move(all.result);
 }
 
 namespace {
@@ -307,7 +380,7 @@ ImportedWeights import_named_weights(const std::string& weights, const NameRules
   require(!values.empty(), file.path(), ": no tensor of it becomes a weight by ", rules.name);
   Manifest head;
   if (like) head = like->head.manifest;
-  note_needs(rules, head.extra);
+  note_needs(rules.needs, head.extra);
   save_at_path(variables, head, is_replaced, path, files);
   return result;
 }

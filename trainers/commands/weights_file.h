@@ -1,5 +1,5 @@
-// Weights as one safetensors file, which other programs read and write (`belfry checkpoint export`
-// and `import`).
+// Weights as safetensors files, which other programs read and write (`belfry checkpoint export` and
+// `import`).
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -26,7 +26,9 @@ struct ExportOptions {
 };
 
 struct ExportedWeights {
-  std::string file;  // the bytes of the file
+  std::string file;         // the bytes of the file
+  std::size_t shards = 0;   // or so many files were written,
+  std::uint64_t bytes = 0;  // with so many bytes together
   std::size_t tensors = 0;
   ChosenWeights chosen;
   std::vector<std::string> permuted;  // names of tensors whose axes were permuted
@@ -39,6 +41,14 @@ struct ExportedWeights {
 // transformers wants it, and there is no layout. Throws as choose_weights() and RenamedTensors do.
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint,
                                const ExportOptions& options = {});
+
+// The same in several files, as transformers reads them: FOLDER/model-00001-of-00003.safetensors
+// and so on, with at most `most` bytes of tensors in each, unless one alone has more, and their
+// index, which TensorFiles reads (tensor_files.h). Tensors follow their names. Only one file is in
+// memory at a time. The files replace those that are there when all are complete.
+ExportedWeights export_weight_shards(const StoredCheckpoint& checkpoint,
+                                     const ExportOptions& options, const std::string& folder,
+                                     std::uint64_t most, FileSystem& files = local_file_system());
 
 struct ImportOptions {
   // Without one, the layout that the file's metadata name, else Belfry's.

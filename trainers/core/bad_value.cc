@@ -89,7 +89,8 @@ std::string less_growth() {
 
 // The fields of the data are the inputs of a tower, in their order.
 std::string bad_field(const BuiltTraining& built, const Batch& batch, const Node& placeholder) {
-  const std::vector<TowerRecord>& towers = built.nodes().towers;
+  const TrainedLoss& loss = built.nodes().losses[0];
+  const std::vector<TowerRecord>& towers = loss.towers_of(loss.steps[batch.form].batch);
   for (std::size_t t = 0; t < towers.size(); ++t)
     for (std::size_t f = 0; f < towers[t].inputs.size(); ++f) {
       const Tensor& fed = batch.tower(static_cast<std::int64_t>(t))[f];
@@ -125,7 +126,7 @@ struct Ends {
 
 Ends ends_of(const BuiltTraining& built, const TrainedLoss& loss, const StepNodes& step) {
   Ends ends;
-  const std::vector<TowerRecord>& towers = loss.towers;
+  const std::vector<TowerRecord>& towers = loss.towers_of(step.batch);
   for (std::size_t t = 0; t < towers.size(); ++t) {
     if (!step.runs(t)) continue;
     ends.losses.push_back(towers[t].loss);
@@ -195,8 +196,9 @@ bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, 
   for (const auto* const all : {&ends.losses, &ends.gradients})
     for (const Output& end : *all) fetches.emplace_back(end.node());
   std::vector<FeedType> feeds;
-  for (std::size_t t = 0; t < built.nodes().towers.size(); ++t)
-    add_feeds(built.nodes().towers[t], step.batch.rows[t], step.batch.begins[t], feeds);
+  const std::vector<TowerRecord>& towers = built.nodes().losses[0].towers_of(step.batch);
+  for (std::size_t t = 0; t < towers.size(); ++t)
+    add_feeds(towers[t], step.batch.rows[t], step.batch.begins[t], feeds);
   std::vector<Tensor> values = batch.tensors;
   for (const FeedType& zero : step.zero_feeds()) {
     feeds.push_back(zero);

@@ -32,6 +32,16 @@ std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   return checked_size(train, "training data");
 }
 
+// A dry run reads no data, and plans the longest samples.
+const LengthBuckets* buckets_of(const TrainerOptions& options, const Dataset& train) {
+  return options.session.dry_run ? nullptr : train.buckets();
+}
+
+std::vector<std::uint8_t> buckets_of_samples(const TrainerOptions& options, const Dataset& train) {
+  const LengthBuckets* const buckets = buckets_of(options, train);
+  return buckets ? buckets->of_samples : std::vector<std::uint8_t>();
+}
+
 }  // namespace
 
 BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
@@ -41,10 +51,12 @@ BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, co
       train_(train),
       test_(test),
       batches_(samples_of(options_, train), towers_of(options_, processes_of(options_)),
-               options_.batch_size, options_.seed, options_.batches),
+               options_.batch_size, options_.seed, options_.batches,
+               buckets_of_samples(options_, train)),
       graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
+  if (train.is_stream()) check_stream(options_, kind);
   check_validation(train, options_.validation, options_.session.dry_run);
   std::ranges::stable_sort(options_.callbacks, {}, [](const auto& c) { return c->phase(); });
   options_.session.device_count = device_count(options_.devices);
@@ -57,6 +69,7 @@ BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, co
                                          .trainer = options_,
                                          .fields = fields,
                                          .forms = batches_.forms(),
+                                         .buckets = buckets_of(options_, train),
                                          .choose = choose,
                                          .predictors = evaluates() ? options_.devices.size() : 1});
   choose_shards();
@@ -85,8 +98,8 @@ void BuiltTraining::compile() {
   const auto compiled = [&](const TrainedLoss& loss, const StepNodes& step, bool keeps_gradients,
                             std::span<const NamedOutput> watched = {},
                             bool keeps_contributions = false) {
-    return TrainingStep(*session_, step, loss.towers, loss.learning_rates, how, keeps_gradients,
-                        watched, keeps_contributions);
+    return TrainingStep(*session_, step, loss.towers_of(step.batch), loss.learning_rates, how,
+                        keeps_gradients, watched, keeps_contributions);
   };
   check_histograms(nodes_, options_);
   steps_.losses = nodes_.losses.size();

@@ -40,17 +40,18 @@ std::vector<Gradient> joint_gradients(const TrainedLoss& built, const StepNodes&
                                       double initial, const std::vector<std::string>& recompute) {
   Graph& graph = *built.towers[0].graph;
   const BatchForm &batch = step.batch, &all = step.all;
+  const std::vector<TowerRecord>& towers = built.towers_of(batch);
   const NameScope names(graph, "all_towers");
-  const DeviceScope on(graph, built.towers[0].device);
+  const DeviceScope on(graph, towers[0].device);
   const auto count = static_cast<double>(all.samples.size());
-  const bool several = graph.process().size > 1, shared = several_share_variables(built.towers);
+  const bool several = graph.process().size > 1, shared = several_share_variables(towers);
   std::vector<Output> shares;
   std::vector<Variable> variables;
-  for (std::size_t t = 0; t < built.towers.size(); ++t) {
+  for (std::size_t t = 0; t < towers.size(); ++t) {
     const double share =
         count * static_cast<double>(batch.samples[t]) / static_cast<double>(all.total());
     if (share == 0) continue;
-    const TowerRecord& tower = built.towers[t];
+    const TowerRecord& tower = towers[t];
     // Processes have plans alike, whatever their shares are.
     const bool plain = several ? all.equal() : share == 1;
     shares.push_back(plain ? tower.loss : tower.loss * share);
@@ -102,8 +103,9 @@ void require_samples_of_all(const BatchForm& all) {
 GradientRows gradients_of_joint_loss(const TrainedLoss& built, const StepNodes& step,
                                      double initial, const std::vector<std::string>& recompute) {
   const BatchForm& batch = step.batch;
-  const std::size_t towers = built.towers.size();
-  const bool shared = several_share_variables(built.towers);
+  const std::vector<TowerRecord>& of_batch = built.towers_of(batch);
+  const std::size_t towers = of_batch.size();
+  const bool shared = several_share_variables(of_batch);
   std::vector<Gradient> all = joint_gradients(built, step, initial, recompute);
   if (shared && initial == 1) {
     for (Gradient& g : all) {
@@ -116,9 +118,9 @@ GradientRows gradients_of_joint_loss(const TrainedLoss& built, const StepNodes& 
   GradientRows gradients;
   for (std::size_t t = 0; t < (shared ? 1 : towers); ++t) {
     const bool own = shared || batch.samples[t] > 0;
-    const TowerRecord& tower = built.towers[t];
+    const TowerRecord& tower = of_batch[t];
     const std::vector<Variable>& with_gradient =
-        own ? tower.trainables : built.towers[counts].trainables;
+        own ? tower.trainables : of_batch[counts].trainables;
     std::vector<Gradient> row;
     for (std::size_t v = 0; v < tower.trainables.size(); ++v) {
       const auto found = std::ranges::find(all, with_gradient[v], &Gradient::variable);

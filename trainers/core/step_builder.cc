@@ -56,7 +56,7 @@ TrainerOptions options_for(const TrainedLoss& built, TrainerOptions options) {
 class StepBuilder {
  public:
   StepBuilder(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
-              const GradientRows& separate, double initial, bool first)
+              const std::map<std::size_t, GradientRows>& separate, double initial, bool first)
       : graph_(graph),
         built_(built),
         options_(options),
@@ -72,25 +72,27 @@ class StepBuilder {
     const std::size_t towers = built_.towers.size();
     StepNodes step{.batch = all.of_towers(static_cast<std::size_t>(place.rank) * towers, towers),
                    .all = all};
-    const bool joint = separate_.empty(), equal = all.equal();
-    if (place.size > 1)  // so that the plans of all processes are alike
+    const GradientRows& separate = separate_.at(all.bucket);
+    const bool joint = separate.empty(), equal = all.equal();
+    StepNodes& plain = plain_[all.bucket];  // the step in which all towers count alike
+    if (place.size > 1)                     // so that the plans of all processes are alike
       require<InternalError>(std::ranges::count(all.rows, 0) == 0,
                              "a tower of several processes is fed no rows");
     if (joint && place.size > 1) require_samples_of_all(all);
-    if (joint) step.zeros = zeros_of_joint_loss(built_.towers, step.batch);
-    if (equal && plain_.train_op) {
-      step.train_op = plain_.train_op;
-      step.gradients = plain_.gradients;
-      step.unscaling = plain_.unscaling;
-      step.squares = plain_.squares;
-      step.tower_gradients = plain_.tower_gradients;
+    if (joint) step.zeros = zeros_of_joint_loss(built_.towers_of(all), step.batch);
+    if (equal && plain.train_op) {
+      step.train_op = plain.train_op;
+      step.gradients = plain.gradients;
+      step.unscaling = plain.unscaling;
+      step.squares = plain.squares;
+      step.tower_gradients = plain.tower_gradients;
     } else {
       const GradientTable table(
           joint ? gradients_of_joint_loss(built_, step, initial_, trainer_.recompute)
-                : gradients_of_separate_losses(built_, separate_, step.batch));
+                : gradients_of_separate_losses(built_, separate, step.batch));
       step.tower_gradients = table.rows();
       add_update(table, !equal && !joint, step);
-      if (equal) plain_ = step;
+      if (equal) plain = step;
     }
     built_.steps.push_back(std::move(step));
   }
@@ -143,8 +145,9 @@ class StepBuilder {
     if (options_.trainer.on_nonfinite == OnNonfinite::kContinue) return values;
     for (std::size_t t = 0; t < built_.towers.size(); ++t) {
       if (step.batch.samples[t] == 0) continue;
-      values.push_back(checked(built_.towers[t].loss));
-      for (const BatchMoments& layer : built_.towers[t].moments)
+      const TowerRecord& tower = built_.towers_of(step.batch)[t];
+      values.push_back(checked(tower.loss));
+      for (const BatchMoments& layer : tower.moments)
         values.insert(values.end(), {layer.mean, layer.variance});
     }
     return values;
@@ -216,11 +219,11 @@ class StepBuilder {
   TrainedLoss& built_;
   const TrainingGraphOptions& options_;
   TrainerOptions trainer_;
-  const GradientRows& separate_;
+  const std::map<std::size_t, GradientRows>& separate_;  // by bucket
   const double initial_;
   const bool first_;            // the first loss, or the only one
   std::vector<Node*> updates_;  // of the first run of a step, besides those of trained variables
-  StepNodes plain_;             // the step in which all towers count alike
+  std::map<std::size_t, StepNodes> plain_;  // by bucket
 };
 
 }  // namespace
@@ -232,8 +235,9 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
 }
 
 void add_steps(Graph& graph, TrainedLoss& built, const TrainingGraphOptions& options,
-               const GradientRows& separate, double initial, bool first) {
-  if (separate.empty()) built.canonical = joint_loss_is_canonical(built.towers, options.forms);
+               const std::map<std::size_t, GradientRows>& separate, double initial, bool first) {
+  if (separate.begin()->second.empty())
+    built.canonical = joint_loss_is_canonical(built.towers, options.forms);
   StepBuilder steps(graph, built, options, separate, initial, first);
   for (const BatchForm& form : options.forms) steps.add(form);
 }

@@ -129,6 +129,8 @@ namespace {
 void check_tested(const Dataset& train, const Dataset& test, const std::string& what,
                   bool dry_run) {
   const std::vector<Dataset::Field> fields = train.signature(), tested = test.signature();
+  require(!test.is_stream(), "the ", what, " (", test.describe(),
+          ") are a stream; an evaluation takes data of a known size");
   require(tested == fields, "the ", what, " have the fields ", fields_text(tested),
           ", the training data have ", fields_text(fields),
           "; one model takes both, so they need the same fields in the same order");
@@ -145,6 +147,16 @@ bool is_word(const std::string& name) {
 }
 
 }  // namespace
+
+void check_stream(const TrainerOptions& options, const TrainerKind& kind) {
+  require_option<OptionMistake>(
+      options.max_steps > 0, "max_steps",
+      "=0: the training data are a stream, and nobody knows how long it is; say how many steps to "
+      "make");
+  require_option<TrainerMistake>(
+      !kind.runs_free(options), "async",
+      "=free: towers that run free would take records of a stream in no order; use ordered");
+}
 
 void check_data(const Dataset& train, const Dataset* test, bool dry_run) {
   check_fields(train.signature(), "training data");

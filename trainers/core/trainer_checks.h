@@ -27,5 +27,8 @@ void check_data(const Dataset& train, const Dataset* test, bool dry_run);
 // The same for the other validation sets. Throws InvalidArgument for names that are no words, or
 // not different.
 void check_validation(const Dataset& train, std::span<const ValidationSet> sets, bool dry_run);
+// For training data that are a stream: throws OptionError unless the number of steps is given, and
+// towers make steps together.
+void check_stream(const TrainerOptions& options, const TrainerKind& kind);
 
 }  // namespace belfry

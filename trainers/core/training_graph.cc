@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/option_name.h"
@@ -31,14 +33,29 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
-// The rows that a tower is fed in every form, or kUnknownSize.
-std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
+// The rows that a tower is fed in every form of a bucket, or kUnknownSize.
+std::int64_t rows_of_all(std::span<const BatchForm> forms, std::size_t bucket, int tower) {
   const auto t = static_cast<std::size_t>(tower);
-  const std::int64_t rows = forms[0].rows[t];
-  const bool same =
-      std::ranges::all_of(forms, [&](const BatchForm& form) { return form.rows[t] == rows; });
-  return same && rows > 0 ? rows : kUnknownSize;
+  std::set<std::int64_t> rows;
+  for (const BatchForm& form : forms)
+    if (form.bucket == bucket) rows.insert(form.rows[t]);
+  return rows.size() == 1 && *rows.begin() > 0 ? *rows.begin() : kUnknownSize;
 }
+
+// The shapes of samples in a batch of training, or of an evaluation.
+std::vector<Dataset::Field> fields_of(const TrainingGraphOptions& options,
+                                      std::optional<std::size_t> bucket) {
+  std::vector<Dataset::Field> fields(options.fields.begin(), options.fields.end());
+  return options.buckets && bucket ? fields_in_bucket(std::move(fields), *options.buckets, *bucket)
+                                   : fields;
+}
+
+// The towers for batches of one bucket.
+struct TowersOfBucket {
+  std::vector<TowerRecord> towers;
+  std::vector<GradientRows> gradients;  // of each loss
+};
+using TowersByBucket = std::map<std::size_t, TowersOfBucket>;
 
 // The gradient of each tower's loss at which differentiation starts, with no loss scale: 1 / K
 // where that makes the sum over towers their mean. A power of two changes no digit of a gradient,
@@ -74,18 +91,24 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
 
-// Adds the steps of losses[which] to the graph. `gradients`: a row per tower.
+// Adds the steps of losses[which] to the graph.
 void add_loss(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-              std::span<const LossOptions> losses, std::size_t which, GradientRows gradients) {
+              std::span<const LossOptions> losses, std::size_t which, TowersByBucket& all) {
   const std::size_t rates = graph.nodes(kLearningRates).size();
   TrainedLoss loss{.name = losses[which].loss,
                    .optimizer = losses[which].optimizer,
                    .towers = {},
                    .loss_scale = built.loss_scale};
-  for (const TowerRecord& tower : built.towers)
-    loss.towers.push_back(tower_of_loss(tower, losses, which));
+  const std::size_t first = options.forms[0].bucket;
+  std::map<std::size_t, GradientRows> gradients;
+  for (auto& [bucket, made] : all) {
+    std::vector<TowerRecord>& towers = bucket == first ? loss.towers : loss.of_buckets[bucket];
+    for (const TowerRecord& tower : made.towers)
+      towers.push_back(tower_of_loss(tower, losses, which));
+    gradients.emplace(bucket, std::move(made.gradients[which]));
+  }
   if (options.kind.runs_free(options.trainer)) {
-    add_tower_ops(graph, built, options, std::move(gradients));
+    add_tower_ops(graph, built, options, std::move(gradients.at(first)));
   } else {
     add_steps(graph, loss, options, gradients, initial_gradient_of(graph, options), which == 0);
     if (graph.process().size > 1) add_values_of_all(graph, loss);
@@ -104,14 +127,16 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   TrainingGraph result;
   const TrainerOptions& trainer = options.trainer;
   const std::vector<LossOptions> losses = losses_of(trainer);
-  std::vector<GradientRows> gradients(losses.size());
+  TowersByBucket all;
+  std::optional<std::size_t> bucket;  // none in an evaluation
   const double initial = initial_gradient_of(graph, options);
   result.loss_scale = make_loss_scale(graph, trainer);
   LossFreezing frozen(losses);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
-        tower.is_training() ? rows_of_all(options.forms, tower.options().index) : kUnknownSize;
-    const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
+        bucket ? rows_of_all(options.forms, *bucket, tower.options().index) : kUnknownSize;
+    const std::vector<Output> inputs =
+        placeholders(tower.graph(), fields_of(options, bucket), batch);
     {
       const AutocastScope types(graph, autocasting(trainer.precision));
       const VariableScope freezing(graph, frozen);
@@ -124,20 +149,34 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     if (graph.open()) return;
     for (std::size_t l = 0; l < losses.size(); ++l) {
       const Output loss = value_of_loss(losses[l], tower.metrics(), tower.loss());
-      gradients[l].push_back(
+      all[*bucket].gradients[l].push_back(
           compute_gradients(loss, variables_of_loss(losses[l], tower.trainables()),
                             {.colocate = true,
                              .initial = initial_gradients(result.loss_scale, loss, initial),
                              .recompute = trainer.recompute}));
     }
   };
-  result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
-                            options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
-                                                            : MovingAverages::kOfAllTowers);
-  for (TowerRecord& tower : result.towers) sort_metrics(tower, losses);
+  const VariablePolicy policy = variables_of(trainer, options.kind);
+  for (const BatchForm& form : options.forms) {
+    const auto [made, is_new] = all.try_emplace(form.bucket);
+    if (!is_new) continue;
+    bucket = form.bucket;
+    TowersOfBucket& of_bucket = made->second;
+    of_bucket.gradients.resize(losses.size());
+    of_bucket.towers =
+        all.size() > 1 ? replicate_again(graph, trainer.devices, policy, build)
+                       : replicate(graph, trainer.devices, policy, build,
+                                   options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
+                                                                   : MovingAverages::kOfAllTowers);
+    for (TowerRecord& tower : of_bucket.towers) sort_metrics(tower, losses);
+    require(all.size() == 1 || graph.nodes(kUpdateOps).empty(),
+            "the model updates variables by itself, as batch norm does, and batches have samples "
+            "of several lengths; leave out the buckets, or use another norm, such as layer_norm");
+  }
+  bucket = {};
+  result.towers = all.at(options.forms[0].bucket).towers;
   require_recompute_scopes(result.towers[0], trainer.recompute);
-  for (std::size_t l = 0; l < losses.size(); ++l)
-    add_loss(graph, result, options, losses, l, std::move(gradients[l]));
+  for (std::size_t l = 0; l < losses.size(); ++l) add_loss(graph, result, options, losses, l, all);
   warn_of_useless_scopes(graph, trainer.recompute);
   result.frozen = frozen.frozen();
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))

@@ -21,6 +21,7 @@ struct TrainingGraphOptions {
   // The forms of batches, for the towers of all processes. With several processes, each form feeds
   // rows to every tower.
   std::span<const BatchForm> forms;
+  const LengthBuckets* buckets = nullptr;  // of the forms' batches, if there are some
   // Called once, with the towers' gradients, before `kind` first combines them. It may change
   // `trainer`, the options above.
   std::function<void(const GradientTable&)> choose = {};
@@ -39,6 +40,9 @@ struct TrainingGraphOptions {
 // towers have equally many samples. If the towers of a form have different numbers of samples,
 // losses and moments of batch norms are weighted by these. A tower that a form feeds no rows is not
 // part of its step.
+//
+// With buckets of lengths, the model is built once per device and bucket, with the same variables.
+// It may then have no updates of its own (kUpdateOps), such as those of batch norm.
 //
 // If K is a power of two and all towers have equal weights, loss gradients start at 1 / K, which is
 // exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction, replicate()

@@ -255,7 +255,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     end_epoch(epoch, CallbackPhase::kSave);
   }
   const std::int64_t last = progress_.total_steps();
-  while (progress_.steps() < last && !stopped_) {
+  while (progress_.steps() < last && !stopped_ && !is_at_end(*source)) {
     const double start = seconds_now();
     StepInfo step = progress_.info();
     call("before_step", step.step + 1, [&](Callback& c) { c.before_step(trainer_, step); });
@@ -291,6 +291,13 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
       end_epoch(epoch, CallbackPhase::kRequest);
     }
   }
+}
+
+// Whether a stream has ended: after the same step in all processes.
+bool TrainingLoop::is_at_end(Source& source) {
+  if (!built_.train_data().is_stream()) return false;
+  activity_.enter({.what = TrainingActivity::What::kInput, .step = progress_.steps() + 1});
+  return source.input->is_at_end();
 }
 
 // What one callback cannot write takes nothing from the others.

@@ -78,6 +78,7 @@ class TrainingLoop {
   void agree();
   std::unique_ptr<Source> open_source();
   void make_steps(std::unique_ptr<Source>& source);
+  bool is_at_end(Source& source);
   void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -81,9 +82,11 @@ struct LossScale {
 
 // A loss, and how it is trained. Most trainings have one, whose towers are those of the graph.
 struct TrainedLoss {
-  std::string name;                    // of one of several losses; else ""
-  Optimizer optimizer;                 // its only one
-  std::vector<TowerRecord> towers;     // with its value, its variables and what its runs report
+  std::string name;                 // of one of several losses; else ""
+  Optimizer optimizer;              // its only one
+  std::vector<TowerRecord> towers;  // with its value, its variables and what its runs report
+  // The same for batches of other buckets than the first form's (LengthBuckets).
+  std::map<std::size_t, std::vector<TowerRecord>> of_buckets = {};
   LossScale loss_scale;                // that of the graph
   std::vector<StepNodes> steps;        // one per form of batches; none if the towers run free
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
@@ -91,10 +94,16 @@ struct TrainedLoss {
   // are synchronised over towers that share variables, and a tower either uses a variable twice or
   // has no samples in some form of batches.
   bool canonical = true;
+
+  // The towers that take batches of a form.
+  const std::vector<TowerRecord>& towers_of(const BatchForm& form) const {
+    const auto other = of_buckets.find(form.bucket);
+    return other == of_buckets.end() ? towers : other->second;
+  }
 };
 
 struct TrainingGraph {
-  std::vector<TowerRecord> towers;
+  std::vector<TowerRecord> towers;  // for batches of the first form
   // Towers that predict, on the devices of the first training towers, for any number of samples.
   // They read tower 0's variables, or their averages where the update moves some
   // (weight_averages.h).

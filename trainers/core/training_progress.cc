@@ -46,6 +46,7 @@ TrainingPosition TrainingProgress::position() const {
 
 std::int64_t TrainingProgress::total_steps() const {
   const TrainerOptions& options = built_.options();
+  if (built_.train_data().is_stream()) return std::max(options.max_steps, steps_);
   std::int64_t left = built_.batches().steps_per_epoch() * (options.epochs - epochs_) - epoch_step_;
   if (options.max_steps > 0) left = std::min(left, options.max_steps - steps_);
   return steps_ + std::max(left, std::int64_t{0});

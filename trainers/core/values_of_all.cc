@@ -1,5 +1,7 @@
 #include "belfry/trainers/core/values_of_all.h"
 
+#include <map>
+
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
@@ -36,9 +38,11 @@ void add_values_of_all(Graph& graph, TrainedLoss& built) {
   NameScope names(graph, "values_of_all_towers");
   const HostScope on(graph, built.towers[0].device);  // messages are memory of hosts
   const Output request = placeholder(graph, "request", DType::kF64, {kNumbersOfRequest});
-  const Output values = losses_of_all(graph, built.towers, request);
+  std::map<std::size_t, Output> values;  // by bucket
   for (StepNodes& step : built.steps) {
-    step.of_all_towers = values;
+    Output& of_step = values[step.batch.bucket];
+    if (!of_step) of_step = losses_of_all(graph, built.towers_of(step.batch), request);
+    step.of_all_towers = of_step;
     step.request = request;
   }
 }

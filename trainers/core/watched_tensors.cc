@@ -133,7 +133,8 @@ std::vector<std::vector<NamedOutput>> watched_tensors(const TrainingGraph& built
     require_each(kOfGradients, "gradient", all);
   }
   if (names_any(histograms, kOfActivations) && built.losses[0].steps[form].runs(0)) {
-    const std::vector<NamedOutput> all = all_activations(built.towers[0]);
+    const std::vector<NamedOutput> all =
+        all_activations(built.losses[0].towers_of(built.losses[0].steps[form].batch)[0]);
     for (const NamedOutput& activation : all)
       if (fits_any(histograms, kOfActivations, activation.name))
         watched[0].push_back({activation.name, in_f32_at_least(activation.value)});

@@ -15,8 +15,9 @@ struct ImageView {
   std::span<float> values;
   std::size_t height, width, channels;
 
-  explicit ImageView(MappedSample& sample) : values(sample.to.get<float>(0)) {
-    const Shape& shape = sample.to.shape(0);
+  explicit ImageView(MappedSample& sample) : ImageView(sample.to) {}
+  explicit ImageView(const SampleFields& fields) : values(fields.get<float>(0)) {
+    const Shape& shape = fields.shape(0);
     require(shape.rank() == 3 && shape.elements() > 0, "field 0 of a sample has shape ", shape,
             ", where images have [height,width,channels]");
     height = static_cast<std::size_t>(shape[0]);
@@ -27,6 +28,45 @@ struct ImageView {
     return values.subspan(y * width * channels, width * channels);
   }
 };
+
+// A part of an image in the size of another one, first line by line, then column by column.
+void resize_part(const ImageView& from, const ImagePart& part, const ImageView& to) {
+  const auto signed_size = [](std::size_t size) { return static_cast<std::int64_t>(size); };
+  const std::size_t c = from.channels;
+  const std::vector<PixelTaps> rows = pixel_taps(part.top, part.height, signed_size(to.height),
+                                                 signed_size(from.height)),
+                               columns = pixel_taps(part.left, part.width, signed_size(to.width),
+                                                    signed_size(from.width));
+  std::vector<float> line(from.width * c), result(to.values.size());
+  for (std::size_t y = 0; y < to.height; ++y) {
+    std::ranges::fill(line, 0.0f);
+    auto row = static_cast<std::size_t>(rows[y].first);
+    for (const float weight : rows[y].weights) {
+      const std::span<const float> values = from.row(row++);
+      for (std::size_t i = 0; i < line.size(); ++i) line[i] += weight * values[i];
+    }
+    for (std::size_t x = 0; x < to.width; ++x) {
+      const float* pixel = line.data() + static_cast<std::size_t>(columns[x].first) * c;
+      float* const sums = result.data() + (y * to.width + x) * c;
+      for (const float weight : columns[x].weights) {
+        for (std::size_t i = 0; i < c; ++i) sums[i] += weight * pixel[i];
+        pixel += c;
+      }
+    }
+  }
+  std::ranges::copy(result, to.values.begin());
+}
+
+// Copies all fields but the image, which must be alike.
+void copy_other_fields(const MappedSample& sample) {
+  const SampleFields &from = sample.from, &to = sample.to;
+  if (from.bytes(0).data() == to.bytes(0).data()) return;  // changed in place
+  for (std::size_t f = 1; f < to.size(); ++f) {
+    require(f < from.size() && from.bytes(f).size() == to.bytes(f).size(), "field ", f,
+            " of the new samples is none of ", sample.data.describe());
+    std::ranges::copy(from.bytes(f), to.bytes(f).begin());
+  }
+}
 
 // Moves what `values` hold by `by` places, and fills the gap with zeros.
 void shift_values(std::span<float> values, std::int64_t by) {
@@ -78,6 +118,7 @@ class MixedUp final : public Dataset {
   void check() const override { data_->check(); }
   std::string describe() const override { return data_->describe() + ", mixed up"; }
   std::vector<std::string> files() const override { return data_->files(); }
+  bool is_stream() const override { return data_->is_stream(); }
   std::int64_t left_out() const override { return data_->left_out(); }
 
   void gather(std::span<const std::int64_t> indices,
@@ -153,6 +194,40 @@ SampleFunction random_shift(std::int64_t most) {
     shift_values(image.values, down * static_cast<std::int64_t>(image.width * image.channels));
     for (std::size_t y = 0; y < image.height; ++y)
       shift_values(image.row(y), right * static_cast<std::int64_t>(image.channels));
+  };
+}
+
+ImagePart random_part(std::int64_t rows, std::int64_t columns, CounterRandom& random,
+                      const ImagePart& otherwise, const CropChoice& choice) {
+  constexpr int kTries = 10;
+  const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
+  for (int i = 0; i < kTries; ++i) {
+    const double area =
+        static_cast<double>(random.uniform(choice.least_area, choice.most_area)) * height * width;
+    const double ratio = static_cast<double>(random.uniform(choice.least_ratio, 1));
+    ImagePart part{.height = std::sqrt(area * ratio), .width = std::sqrt(area / ratio)};
+    if (random.below(2) == 1) std::swap(part.height, part.width);
+    part.top = static_cast<double>(random.uniform(0, 1)) * (height - part.height);
+    part.left = static_cast<double>(random.uniform(0, 1)) * (width - part.width);
+    if (part.height <= height && part.width <= width) return part;
+  }
+  return otherwise;
+}
+
+SampleFunction random_resized_crop(const CropChoice& choice) {
+  require(choice.least_area > 0 && choice.least_area <= choice.most_area && choice.most_area <= 1 &&
+              choice.least_ratio > 0 && choice.least_ratio <= 1,
+          "random_resized_crop takes shares of the area and a ratio above 0, up to 1");
+  return [choice](MappedSample& sample) {
+    const ImageView from(sample.from), to(sample.to);
+    require(from.channels == to.channels, "random_resized_crop makes ", to.channels,
+            " channels of ", from.channels);
+    const auto height = static_cast<std::int64_t>(from.height),
+               width = static_cast<std::int64_t>(from.width);
+    const ImagePart all{.height = static_cast<double>(height), .width = static_cast<double>(width)};
+    resize_part(from,
+                sample.training ? random_part(height, width, sample.random, all, choice) : all, to);
+    copy_other_fields(sample);
   };
 }
 

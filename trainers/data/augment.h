@@ -4,12 +4,13 @@
 #include <memory>
 #include <vector>
 
+#include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/map_samples.h"
 
 namespace belfry {
 
 // Functions for map_samples(), of data whose first field is an image f32 [height,width,channels].
-// They change samples of training alone:
+// They change samples of training at random:
 //   map_samples(map_samples(data::images({.side = 64})(dirs, train), random_shift(4)),
 //               random_colours({.brightness = 0.4f}))
 
@@ -17,6 +18,21 @@ namespace belfry {
 SampleFunction random_shift(std::int64_t most);
 // Mirrors half of the images, left to right.
 SampleFunction random_mirror();
+
+// A part of an image, by the recipes of ImageNet.
+struct CropChoice {
+  float least_area = 0.08f, most_area = 1;  // as a share of the image's
+  float least_ratio = 0.75f;                // height to width, or the other way round: up to 1
+};
+// Draws up to ten parts (Szegedy et al. 2014); if none fits into the image, takes `otherwise`.
+ImagePart random_part(std::int64_t height, std::int64_t width, CounterRandom& random,
+                      const ImagePart& otherwise, const CropChoice& choice = {});
+// Takes such a part, and resizes it to the shape of the new samples (bilinear, without aliases):
+// the image's own, or that of the fields that map_samples() is given. Other fields stay as they
+// are. Evaluations take all of the image.
+//   map_samples(data, {{"image", DType::kF32, {64, 64, 3}}, {"label", DType::kI32, {}}},
+//               random_resized_crop())
+SampleFunction random_resized_crop(const CropChoice& choice = {});
 
 // What may change at most, from 0 for nothing.
 struct ColourChange {

@@ -96,7 +96,7 @@ std::int64_t BatchForm::total() const {
 std::string BatchForm::str() const { return equal() ? cat(samples[0]) : join(samples, " + "); }
 
 BatchForm BatchForm::of_tower(std::size_t t) const {
-  return {.samples = {samples[t]}, .rows = {rows[t]}, .begins = {0}};
+  return {.samples = {samples[t]}, .rows = {rows[t]}, .begins = {0}, .bucket = bucket};
 }
 
 BatchForm BatchForm::of_towers(std::size_t first, std::size_t count) const {
@@ -104,16 +104,20 @@ BatchForm BatchForm::of_towers(std::size_t first, std::size_t count) const {
     const std::span<const std::int64_t> part = std::span(all).subspan(first, count);
     return std::vector(part.begin(), part.end());
   };
-  return {.samples = some(samples), .rows = some(rows), .begins = some(begins)};
+  return {.samples = some(samples), .rows = some(rows), .begins = some(begins), .bucket = bucket};
 }
 
 BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size,
-                     std::uint64_t seed, const BatchOptions& options)
+                     std::uint64_t seed, const BatchOptions& options,
+                     std::vector<std::uint8_t> buckets)
     : samples_(samples),
       towers_(towers),
       batch_size_(batch_size),
       per_step_(options.gradient_accumulation_steps),
-      seed_(seed) {
+      seed_(seed),
+      buckets_(std::move(buckets)) {
+  require(buckets_.empty() || std::ssize(buckets_) == samples, "there are ", samples,
+          " samples, and buckets of ", buckets_.size());
   check_sizes(options);
   BatchForm full{.samples = divide_samples(global_batch(), towers, options.tower_weights)};
   full.rows = full.samples;
@@ -123,7 +127,7 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
     require_option(full.samples[t] > 0, "tower_weights", ": tower ", t, " would get none of the ",
                    global_batch(), " samples of a batch; use a larger weight or ", name);
   batches_ = samples / samples_per_step() * per_step_;
-  if (batches_ > 0) forms_.push_back(full);
+  if (batches_ > 0) add_full_forms(full);
   if (samples % samples_per_step() > 0 && makes_unequal(options.uneven))
     add_ragged_form(full, options);
   const bool fills = options.uneven == Uneven::kPad || options.feeds_every_tower;
@@ -165,6 +169,9 @@ void BatchPlan::check_sizes(const BatchOptions& options) const {
 }
 
 void BatchPlan::check_accumulation(const BatchOptions& options) const {
+  require_option(per_step_ == 1 || buckets_.empty(), "gradient_accumulation_steps", "=", per_step_,
+                 " takes the mean over batches of one size, and these data make batches by their "
+                 "lengths; use 1");
   require_option(per_step_ >= 1, "gradient_accumulation_steps", "=", per_step_,
                  ": a step takes at least 1 batch");
   require_option(per_step_ == 1 || !makes_unequal(options.uneven), "gradient_accumulation_steps",
@@ -173,23 +180,69 @@ void BatchPlan::check_accumulation(const BatchOptions& options) const {
                  " makes a smaller last one; use uneven=drop or error");
 }
 
+// Counts as sort_by_bucket() sorts.
+void BatchPlan::add_full_forms(const BatchForm& full) {
+  if (buckets_.empty()) return forms_.push_back(full);
+  std::vector<std::int64_t> counts(std::size_t{std::ranges::max(buckets_)} + 1);
+  for (const std::uint8_t bucket : buckets_) ++counts[bucket];
+  for (std::size_t b = 0; b + 1 < counts.size(); ++b) {
+    const std::int64_t left = counts[b] % global_batch();
+    counts[b] -= left;
+    counts[b + 1] += left;
+  }
+  for (std::size_t b = counts.size(); b-- > 0;) {
+    const std::int64_t batches = counts[b] / global_batch();
+    if (batches == 0) continue;
+    form_order_.insert(form_order_.end(), static_cast<std::size_t>(batches),
+                       static_cast<std::uint8_t>(forms_.size()));
+    forms_.push_back(full);
+    forms_.back().bucket = b;
+  }
+  constexpr std::uint64_t kOrderOfForms = 0x6275636b657473;  // other numbers than those of epochs
+  CounterRandom random(combine_key(seed_, kOrderOfForms));
+  for (std::size_t i = form_order_.size(); i > 1; --i)
+    std::swap(form_order_[i - 1], form_order_[static_cast<std::size_t>(random.below(i))]);
+}
+
 void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& options) {
   const std::int64_t left = samples_ % global_batch();
   has_ragged_ = true;
   ++batches_;
   if (options.uneven == Uneven::kPad) {
     forms_.push_back(padded_form(left, full));
-    return;
+  } else {
+    BatchForm form{.samples = divide_samples(left, towers_, options.tower_weights)};
+    form.rows = form.samples;
+    form.begins = begins_of(form.samples);
+    if (options.feeds_every_tower) std::ranges::replace(form.rows, 0, 1);
+    forms_.push_back(std::move(form));
   }
-  BatchForm form{.samples = divide_samples(left, towers_, options.tower_weights)};
-  form.rows = form.samples;
-  form.begins = begins_of(form.samples);
-  if (options.feeds_every_tower) std::ranges::replace(form.rows, 0, 1);
-  forms_.push_back(std::move(form));
+  if (!buckets_.empty()) forms_.back().bucket = std::ranges::max(buckets_);
 }
 
 std::size_t BatchPlan::form_of(std::int64_t batch) const {
-  return has_ragged_ && batch + 1 == batches_ ? forms_.size() - 1 : 0;
+  if (has_ragged_ && batch + 1 == batches_) return forms_.size() - 1;
+  return form_order_.empty() ? 0 : form_order_[static_cast<std::size_t>(batch)];
+}
+
+// Keeps the order within a bucket, except that samples of shorter ones come first in it.
+void BatchPlan::sort_by_bucket(std::span<std::int64_t> order) const {
+  std::vector<std::vector<std::int64_t>> sorted(std::size_t{std::ranges::max(buckets_)} + 1);
+  for (const std::int64_t sample : order)
+    sorted[buckets_[static_cast<std::size_t>(sample)]].push_back(sample);
+  for (std::size_t b = 0; b + 1 < sorted.size(); ++b) {
+    const auto left = static_cast<std::ptrdiff_t>(std::ssize(sorted[b]) % global_batch());
+    sorted[b + 1].insert(sorted[b + 1].begin(), sorted[b].end() - left, sorted[b].end());
+    sorted[b].resize(sorted[b].size() - static_cast<std::size_t>(left));
+  }
+  std::vector<std::ptrdiff_t> taken(sorted.size());
+  auto to = order.begin();
+  const auto take = [&](std::size_t bucket, std::ptrdiff_t count) {
+    to = std::copy_n(sorted[bucket].begin() + taken[bucket], count, to);
+    taken[bucket] += count;
+  };
+  for (const std::uint8_t form : form_order_) take(forms_[form].bucket, global_batch());
+  take(sorted.size() - 1, order.end() - to);
 }
 
 void BatchPlan::shuffle(std::int64_t epoch, std::span<std::int64_t> order) const {
@@ -200,6 +253,7 @@ void BatchPlan::shuffle(std::int64_t epoch, std::span<std::int64_t> order) const
   CounterRandom random(combine_key(seed_, static_cast<std::uint64_t>(epoch)));
   for (std::size_t i = samples; i > 1; --i)
     std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(i))]);
+  if (!buckets_.empty()) sort_by_bucket(order.first(samples));
   for (std::size_t i = samples; i < order.size(); ++i) order[i] = order[i - samples];
 }
 

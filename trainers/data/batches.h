@@ -39,6 +39,7 @@ struct BatchForm {
   std::vector<std::int64_t> samples;  // samples that count, per tower
   std::vector<std::int64_t> rows;     // rows that the tower is fed; some may not count
   std::vector<std::int64_t> begins;   // the first of its rows in the global batch
+  std::size_t bucket = 0;             // of its samples (LengthBuckets)
 
   // Whether all towers have equally many samples that count.
   bool equal() const;
@@ -71,6 +72,10 @@ struct BatchOptions {
 //   kPad     given to the first towers, up to their shares. A tower for which none is left repeats
 //            samples of the epoch, which do not count. (A tower for which too few are left takes
 //            just those: its loss is one number, in which samples cannot be told apart.)
+//
+// With buckets of lengths, a batch has samples of one bucket. Samples that do not fill a last batch
+// of their bucket go to the next longer one, so that no more are left over than without buckets.
+// The order of the buckets is random, and the same in each epoch.
 class BatchPlan {
  public:
   struct Position {
@@ -81,8 +86,9 @@ class BatchPlan {
 
   // `batch_size` is per tower, on average. Throws InvalidArgument, in terms of flags, if there are
   // no samples, a tower has no share of a global batch, or `options` refuse the samples left over.
+  // `buckets`: of each sample, if there are some; a step then takes one batch.
   BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size, std::uint64_t seed,
-            const BatchOptions& options = {});
+            const BatchOptions& options = {}, std::vector<std::uint8_t> buckets = {});
 
   std::int64_t samples() const { return samples_; }
   std::int64_t towers() const { return towers_; }
@@ -97,15 +103,17 @@ class BatchPlan {
   std::int64_t samples_per_epoch() const { return samples_ - dropped_per_epoch(); }
   std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % samples_per_step(); }
 
-  // The forms of its batches: two if the last batch of an epoch differs, else one. form_of(): the
-  // index in forms() of the form of batch number `batch` of an epoch.
+  // The forms of its batches: one for each bucket that fills a batch, the longest first, and one
+  // more if the last batch of an epoch differs. form_of(): the index in forms() of the form of
+  // batch number `batch` of an epoch.
   const std::vector<BatchForm>& forms() const { return forms_; }
   std::size_t form_of(std::int64_t batch) const;
 
   // Elements of an epoch's order: its samples, and the samples that fill its last batch up.
   std::int64_t order_size() const { return order_size_; }
   // Fills `order`, of order_size() elements, with the permutation of `epoch`, by Fisher-Yates on
-  // the stream of (seed, epoch); the rest repeats its beginning. Allocates nothing.
+  // the stream of (seed, epoch), and then by buckets; the rest repeats its beginning. Allocates
+  // nothing without buckets.
   void shuffle(std::int64_t epoch, std::span<std::int64_t> order) const;
 
   // The samples that tower `tower` is fed in global batch `batch` of `order`.
@@ -115,13 +123,17 @@ class BatchPlan {
  private:
   void check_sizes(const BatchOptions& options) const;
   void check_accumulation(const BatchOptions& options) const;
+  void add_full_forms(const BatchForm& full);
   void add_ragged_form(const BatchForm& full, const BatchOptions& options);
+  void sort_by_bucket(std::span<std::int64_t> order) const;
 
   std::int64_t samples_, towers_, batch_size_, per_step_;
   std::uint64_t seed_;
   std::int64_t batches_ = 0, order_size_ = 0;
   bool has_ragged_ = false;  // the last batch has the last form
   std::vector<BatchForm> forms_;
+  std::vector<std::uint8_t> buckets_;     // of samples; none without buckets
+  std::vector<std::uint8_t> form_order_;  // with buckets: the forms of the full batches of an epoch
 };
 
 // Evaluation: samples 0 to samples - 1 in order, each exactly once, in blocks. A block gives every

@@ -194,14 +194,9 @@ std::optional<std::int32_t> BpeVocabulary::end_of_text() const {
   return {};
 }
 
-std::string BpeVocabulary::decode(std::span<const std::int32_t> tokens) const {
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    require(token >= 0 && token < size(), "token ", token, " of a vocabulary of ", size());
-    text += rules_.tokens[static_cast<std::size_t>(token)];
-  }
-  if (rules_.drops_space && text.starts_with(' ')) text.erase(0, 1);
-  return text;
+std::string BpeVocabulary::text_of(std::int32_t token) const {
+  require(token >= 0 && token < size(), "token ", token, " of a vocabulary of ", size());
+  return rules_.tokens[static_cast<std::size_t>(token)];
 }
 
 }  // namespace belfry

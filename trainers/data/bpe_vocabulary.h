@@ -56,7 +56,8 @@ class BpeVocabulary final : public Vocabulary {
   std::int64_t size() const override { return std::ssize(rules_.tokens); }
   // Bytes that are no UTF-8 become pieces of their own.
   std::vector<std::int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const std::int32_t> tokens) const override;
+  std::string text_of(std::int32_t token) const override;
+  bool drops_first_space() const override { return rules_.drops_space; }
   // The added token kEndOfText.
   std::optional<std::int32_t> end_of_text() const override;
   std::vector<std::string> files() const override { return rules_.files; }

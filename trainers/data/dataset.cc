@@ -124,9 +124,24 @@ std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string&
                              the_option("data_dir"), ")"));
 }
 
+std::vector<Dataset::Field> fields_in_bucket(std::vector<Dataset::Field> fields,
+                                             const LengthBuckets& buckets, std::size_t bucket) {
+  for (Dataset::Field& field : fields) {
+    std::vector<std::int64_t> dims = field.shape.dims();
+    if (dims.empty() || dims[0] != buckets.lengths.back()) continue;
+    dims[0] = buckets.lengths[bucket];
+    field.shape = Shape(dims);
+  }
+  return fields;
+}
+
 std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch) {
+  return batch_tensors(dataset.signature(), batch);
+}
+
+std::vector<Tensor> batch_tensors(std::span<const Dataset::Field> fields, std::int64_t batch) {
   std::vector<Tensor> tensors;
-  for (const Dataset::Field& field : dataset.signature()) {
+  for (const Dataset::Field& field : fields) {
     std::vector<std::int64_t> dims = field.shape.dims();
     dims.insert(dims.begin(), batch);
     tensors.emplace_back(Shape(std::move(dims)), field.dtype);

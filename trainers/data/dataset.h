@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/tensor.h"
 #include "belfry/trainers/data/bad_records.h"
@@ -19,6 +20,14 @@ class Vocabulary;
 struct DataPass {
   std::uint64_t seed = 1;
   std::int64_t epoch = 0;
+};
+
+// Samples of unequal length, which are batched with others of about the same length
+// (length_buckets.h).
+struct LengthBuckets {
+  // The lengths of batches, ascending; the last is that of the longest samples.
+  std::vector<std::int64_t> lengths;
+  std::vector<std::uint8_t> of_samples;  // which of these each sample has
 };
 
 // A fixed number of samples, each with one value per field. Immutable: gather() may be called from
@@ -66,9 +75,28 @@ struct Dataset {
   // The files that it reads, so that the program does not write to them. Reads no data.
   virtual std::vector<std::string> files() const { return {}; }
 
+  // Then a batch of training has samples of one bucket, and fields whose first dimension is the
+  // longest length have the bucket's instead. Null: all batches have the shapes of the signature.
+  // It may read the data.
+  virtual const LengthBuckets* buckets() const { return nullptr; }
+
+  // Whether samples come from a stream (sample_stream.h): size() is that of an epoch, and
+  // gather_training() takes epochs in their order, until it throws EndOfStream.
+  virtual bool is_stream() const { return false; }
+
   // How many bad records it has left out so far.
   virtual std::int64_t left_out() const { return 0; }
 };
+
+// A stream has no more samples to train with.
+class EndOfStream : public Error {
+ public:
+  using Error::Error;
+};
+
+// The fields of samples in a batch of a bucket.
+std::vector<Dataset::Field> fields_in_bucket(std::vector<Dataset::Field> fields,
+                                             const LengthBuckets& buckets, std::size_t bucket);
 
 // A dataset that is loaded at the first call of something other than its signature.
 class LazyDataset final : public Dataset {
@@ -97,6 +125,7 @@ class LazyDataset final : public Dataset {
   std::string describe() const override { return loaded().describe(); }
   const Vocabulary* vocabulary() const override { return loaded().vocabulary(); }
   std::vector<std::string> files() const override { return files_; }
+  const LengthBuckets* buckets() const override { return loaded().buckets(); }
   void check() const override {
     if (check_) check_();
   }
@@ -126,6 +155,7 @@ std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string&
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const RunDirs&, bool train)>;
 
 // One tensor per field, with leading dimension `batch`, zero-filled.
+std::vector<Tensor> batch_tensors(std::span<const Dataset::Field> fields, std::int64_t batch);
 std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch);
 
 // The samples `indices` in fresh tensors.

@@ -15,6 +15,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/kernels/simd.h"
 #include "belfry/trainers/data/png_data.h"
 
 namespace belfry {
@@ -195,21 +196,15 @@ bool begins(std::span<const std::byte> file, std::string_view bytes) {
          std::string_view(reinterpret_cast<const char*>(file.data()), bytes.size()) == bytes;
 }
 
-// The pixels of a line that make one pixel of the result, and their weights.
-struct Taps {
-  std::int64_t first = 0;
-  std::vector<float> weights = {};
-};
-
 // For pixel `i` of the result.
-Taps taps_of_pixel(double begin, double length, std::int64_t side, std::int64_t size,
-                   std::int64_t i) {
+PixelTaps taps_of_pixel(double begin, double length, std::int64_t side, std::int64_t size,
+                        std::int64_t i) {
   const double step = length / static_cast<double>(side), reach = std::max(step, 1.0);
   const double middle = begin + (static_cast<double>(i) + 0.5) * step;
   const auto at = [&](double x) {
     return std::clamp(static_cast<std::int64_t>(std::floor(x)), std::int64_t{0}, size - 1);
   };
-  Taps taps;
+  PixelTaps taps;
   float sum = 0;
   for (std::int64_t p = at(middle - reach); p <= at(middle + reach); ++p) {
     const double away = std::fabs(static_cast<double>(p) + 0.5 - middle) / reach;
@@ -223,34 +218,47 @@ Taps taps_of_pixel(double begin, double length, std::int64_t side, std::int64_t 
   return taps;
 }
 
-std::vector<Taps> taps_of(double begin, double length, std::int64_t side, std::int64_t size) {
-  std::vector<Taps> all;
-  for (std::int64_t i = 0; i < side; ++i)
-    all.push_back(taps_of_pixel(begin, length, side, size, i));
-  return all;
-}
-
-// Sums `taps` of neighbouring lines from `from` on, which are `stride` values apart. Blocks of
-// constant size are vectorised at -O2.
-void weigh_lines(const std::uint8_t* __restrict from, std::size_t stride, const Taps& taps,
-                 std::span<float> to) {
-  constexpr std::size_t kValues = 16;
-  for (std::size_t i = 0; i < to.size(); i += kValues) {
+// The weighted sum of `count` neighbouring lines from `from` on, `stride` values apart: `size`
+// values. Blocks of constant size are vectorised at -O2.
+BELFRY_KERNEL void weigh_lines(const std::uint8_t* __restrict from, std::size_t stride,
+                               const float* __restrict weights, std::size_t count,
+                               float* __restrict to, std::size_t size) {
+  constexpr std::size_t kValues = 32;
+  std::size_t i = 0;
+  for (; i + kValues <= size; i += kValues) {
     float sums[kValues] = {};
-    const std::size_t count = std::min(kValues, to.size() - i);
-    const std::uint8_t* line = from + i;
-    for (const float weight : taps.weights) {
-      if (count == kValues)
-        for (std::size_t j = 0; j < kValues; ++j) sums[j] += weight * static_cast<float>(line[j]);
-      else
-        for (std::size_t j = 0; j < count; ++j) sums[j] += weight * static_cast<float>(line[j]);
-      line += stride;
+    for (std::size_t w = 0; w < count; ++w) {
+      const std::uint8_t* const line = from + w * stride + i;
+      for (std::size_t j = 0; j < kValues; ++j) sums[j] += weights[w] * static_cast<float>(line[j]);
     }
-    std::copy_n(sums, count, to.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t j = 0; j < kValues; ++j) to[i + j] = sums[j];
+  }
+  for (; i < size; ++i) {
+    float sum = 0;
+    for (std::size_t w = 0; w < count; ++w)
+      sum += weights[w] * static_cast<float>(from[w * stride + i]);
+    to[i] = sum;
   }
 }
 
+// The weighted sum of `count` neighbouring pixels. It takes four values at a time, as vectors have:
+// the last one is read, and not used.
+void weigh_pixels(const float* pixel, const float* weights, std::size_t count, float* to) {
+  float sums[kRgb + 1] = {};
+  for (std::size_t w = 0; w < count; ++w)
+    for (std::size_t c = 0; c <= kRgb; ++c) sums[c] += weights[w] * pixel[w * kRgb + c];
+  for (std::size_t c = 0; c < kRgb; ++c) to[c] = sums[c];
+}
+
 }  // namespace
+
+std::vector<PixelTaps> pixel_taps(double begin, double length, std::int64_t pixels,
+                                  std::int64_t size) {
+  std::vector<PixelTaps> all;
+  for (std::int64_t i = 0; i < pixels; ++i)
+    all.push_back(taps_of_pixel(begin, length, pixels, size, i));
+  return all;
+}
 
 DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most,
                           const ChooseBox& choose) {
@@ -261,8 +269,8 @@ DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most,
 
 PixelBox box_of(const ImagePart& part, std::int64_t side, std::int64_t height, std::int64_t width) {
   const auto range = [&](double begin, double length, std::int64_t size) {
-    const Taps first = taps_of_pixel(begin, length, side, size, 0);
-    const Taps last = taps_of_pixel(begin, length, side, size, side - 1);
+    const PixelTaps first = taps_of_pixel(begin, length, side, size, 0);
+    const PixelTaps last = taps_of_pixel(begin, length, side, size, side - 1);
     return std::pair(first.first, last.first + std::ssize(last.weights) - first.first);
   };
   const auto [top, rows] = range(part.top, part.height, height);
@@ -282,24 +290,21 @@ void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t
               needed.left + needed.width <= box.left + box.width &&
               image.pixels.size() == static_cast<std::size_t>(box.height * box.width) * kRgb,
           "the image lacks pixels of the part that is resized");
-  const std::vector<Taps> rows = taps_of(part.top, part.height, side, image.height);
-  const std::vector<Taps> columns = taps_of(part.left, part.width, side, image.width);
+  const std::vector<PixelTaps> rows = pixel_taps(part.top, part.height, side, image.height);
+  const std::vector<PixelTaps> columns = pixel_taps(part.left, part.width, side, image.width);
   const std::size_t stride = static_cast<std::size_t>(box.width) * kRgb;
   // The image's line for a row of the result, and a value after it that is read but not used.
   std::vector<float> line(static_cast<std::size_t>(needed.width) * kRgb + 1);
   for (std::size_t y = 0; y < n; ++y) {
     weigh_lines(image.pixels.data() + static_cast<std::size_t>(rows[y].first - box.top) * stride +
                     static_cast<std::size_t>(needed.left - box.left) * kRgb,
-                stride, rows[y], std::span(line).first(line.size() - 1));
+                stride, rows[y].weights.data(), rows[y].weights.size(), line.data(),
+                line.size() - 1);
     for (std::size_t x = 0; x < n; ++x) {
       const float* pixel =
           line.data() + static_cast<std::size_t>(columns[x].first - needed.left) * kRgb;
-      float sums[kRgb + 1] = {};  // four values at a time, as vectors have
-      for (const float weight : columns[x].weights) {
-        for (std::size_t c = 0; c <= kRgb; ++c) sums[c] += weight * pixel[c];
-        pixel += kRgb;
-      }
-      std::copy_n(sums, kRgb, out.data() + (y * n + (mirrored ? n - 1 - x : x)) * kRgb);
+      weigh_pixels(pixel, columns[x].weights.data(), columns[x].weights.size(),
+                   out.data() + (y * n + (mirrored ? n - 1 - x : x)) * kRgb);
     }
   }
 }

@@ -45,13 +45,22 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
+// The pixels of a line that make one pixel of a resized one, and their weights: a triangle twice as
+// wide as the new pixel, and at least two old pixels wide.
+struct PixelTaps {
+  std::int64_t first = 0;
+  std::vector<float> weights = {};
+};
+// For each of `pixels` that a part of a line of `size` pixels becomes.
+std::vector<PixelTaps> pixel_taps(double begin, double length, std::int64_t pixels,
+                                  std::int64_t size);
+
 // The pixels that resize_image() takes of an image of this size.
 PixelBox box_of(const ImagePart& part, std::int64_t side, std::int64_t height, std::int64_t width);
 
-// Resizes the part to side x side; the image must have box_of() it. Each new pixel is a weighted
-// mean of the image's pixels. The weights are a triangle twice as wide as the new pixel, and at
-// least two old pixels wide. `out` takes [side,side,3] values from 0 to 255; mirrored, from right
-// to left.
+// Resizes the part to side x side; the image must have box_of() it. Each new pixel is a mean of the
+// image's pixels, weighted by PixelTaps. `out` takes [side,side,3] values from 0 to 255; mirrored,
+// from right to left.
 void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t side,
                   bool mirrored, std::span<float> out);
 

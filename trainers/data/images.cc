@@ -14,6 +14,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
+#include "belfry/trainers/data/augment.h"
 #include "belfry/trainers/data/decode_image.h"
 #include "belfry/trainers/data/generated_images.h"
 #include "belfry/trainers/data/image_source.h"
@@ -48,25 +49,9 @@ Crop middle_crop(std::int64_t height, std::int64_t width) {
                    .width = size}};
 }
 
-// Draws up to ten parts (Szegedy et al. 2014); if none fits, takes the middle.
-Crop random_crop(std::int64_t rows, std::int64_t columns, CounterRandom random) {
-  constexpr int kTries = 10;
-  constexpr float kLeastArea = 0.08f, kLeastRatio = 0.75f;
-  const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
-  Crop crop = middle_crop(rows, columns);
-  crop.mirrored = random.below(2) == 1;
-  for (int i = 0; i < kTries; ++i) {
-    const double area = static_cast<double>(random.uniform(kLeastArea, 1)) * height * width;
-    const double ratio = static_cast<double>(random.uniform(kLeastRatio, 1));
-    ImagePart part{.height = std::sqrt(area * ratio), .width = std::sqrt(area / ratio)};
-    if (random.below(2) == 1) std::swap(part.height, part.width);
-    part.top = static_cast<double>(random.uniform(0, 1)) * (height - part.height);
-    part.left = static_cast<double>(random.uniform(0, 1)) * (width - part.width);
-    if (part.height > height || part.width > width) continue;
-    crop.part = part;
-    break;
-  }
-  return crop;
+Crop random_crop(std::int64_t height, std::int64_t width, CounterRandom random) {
+  const bool mirrored = random.below(2) == 1;
+  return {random_part(height, width, random, middle_crop(height, width).part), mirrored};
 }
 
 // What makes values from 0 to 255 fit for models.

@@ -51,6 +51,8 @@ class MappedData final : public Dataset {
     return in_place_ ? data_->vocabulary() : nullptr;
   }
   std::vector<std::string> files() const override { return data_->files(); }
+  const LengthBuckets* buckets() const override { return data_->buckets(); }
+  bool is_stream() const override { return data_->is_stream(); }
   std::int64_t left_out() const override { return data_->left_out(); }
 
  private:

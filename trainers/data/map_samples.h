@@ -21,6 +21,10 @@ class SampleFields {
 
   std::size_t size() const { return fields_.size(); }
   const Shape& shape(std::size_t field) const { return fields_[field].shape; }
+  std::span<std::byte> bytes(std::size_t field) const {
+    const Dataset::Field& of = fields_[field];
+    return {rows_[field], static_cast<std::size_t>(of.shape.elements()) * size_of(of.dtype)};
+  }
   // The elements of a field. Throws InvalidArgument, naming the field, if T is not its type.
   template <class T>
   std::span<T> get(std::size_t field) const {

@@ -12,7 +12,7 @@ std::string not_finite_input(const Dataset& data, std::span<const Tensor> tensor
     const Tensor& rows = tensors[f];
     auto found = find_not_finite(rows.dtype(), {rows.raw(), rows.bytes()});
     if (!found) continue;
-    const std::int64_t per_sample = fields[f].shape.elements();
+    const std::int64_t per_sample = rows.elements() / rows.shape()[0];
     const auto row = static_cast<std::size_t>(found->element / per_sample);
     found->element %= per_sample;
     if (row < samples.size())

@@ -1,6 +1,7 @@
 #include "belfry/trainers/data/prefetch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "belfry/framework/base/error.h"
@@ -32,6 +33,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     : dataset_(dataset),
       batch_plan_(plan),
       start_(start),
+      buckets_(dataset.buckets()),
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
       stage_(std::move(stage)),
@@ -48,6 +50,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
+  if (buckets_) longest_ = batch_tensors(dataset, most_rows(plan));
   const std::string what = input_name(plan, towers);
   gatherer_thread_ = start_thread({what, "close other programs"},
                                   [this](std::stop_token stop) { gather_all(std::move(stop)); });
@@ -60,9 +63,12 @@ Prefetcher::~Prefetcher() = default;
 
 Prefetcher::FormBatch Prefetcher::make_form_batch(std::size_t form) const {
   FormBatch made{.batch = {.form = form}};
-  const std::vector<std::int64_t>& rows = batch_plan_.forms()[form].rows;
+  const BatchForm& layout = batch_plan_.forms()[form];
+  std::vector<Dataset::Field> fields = dataset_.signature();
+  if (buckets_) fields = fields_in_bucket(std::move(fields), *buckets_, layout.bucket);
   for (std::int64_t t = 0; t < towers_; ++t)
-    for (Tensor& tensor : batch_tensors(dataset_, rows[static_cast<std::size_t>(first_tower_ + t)]))
+    for (Tensor& tensor :
+         batch_tensors(fields, layout.rows[static_cast<std::size_t>(first_tower_ + t)]))
       made.batch.tensors.push_back(std::move(tensor));
   made.batch.fields = std::ssize(made.batch.tensors) / towers_;
   made.memory.resize(made.batch.tensors.size());
@@ -93,6 +99,20 @@ Batch& Prefetcher::next() {
   return slot(recycled_).filled().batch;
 }
 
+bool Prefetcher::is_at_end() {
+  std::unique_lock lock(mutex_);
+  const std::int64_t taken = recycled_ + (holding_ ? 1 : 0);
+  changed_.wait(lock, [&] { return ready_ > taken || failure_; });
+  if (ready_ > taken) return false;
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const EndOfStream&) {
+    return true;
+  } catch (...) {
+    return false;  // next() throws it
+  }
+}
+
 void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
   slot.form = batch_plan_.form_of(position.batch);
   FormBatch& filled = slot.filled();
@@ -103,9 +123,27 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
     const std::span<const std::int64_t> rows =
         batch_plan_.rows(order_, position.batch, first_tower_ + t);
     if (rows.empty()) continue;
-    gatherer_.gather(
-        DataPass{batch_plan_.seed(), position.epoch}, rows,
-        std::span(filled.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
+    const std::size_t first = static_cast<std::size_t>(t) * fields;
+    gather({batch_plan_.seed(), position.epoch}, rows,
+           std::span(filled.memory).subspan(first, fields),
+           std::span(batch.tensors).subspan(first, fields));
+  }
+}
+
+// Samples of a short bucket are gathered in their full length, and cut.
+void Prefetcher::gather(const DataPass& pass, std::span<const std::int64_t> rows,
+                        std::span<std::byte* const> out, std::span<const Tensor> tensors) {
+  if (!buckets_) return gatherer_.gather(pass, rows, out);
+  std::vector<std::byte*> whole;
+  for (Tensor& tensor : longest_) whole.push_back(tensor.mutable_raw());
+  gatherer_.gather(pass, rows, whole);
+  for (std::size_t f = 0; f < out.size(); ++f) {
+    const auto row_bytes = [](const Tensor& tensor) {
+      return tensor.bytes() / static_cast<std::size_t>(tensor.shape()[0]);
+    };
+    const std::size_t from = row_bytes(longest_[f]), to = row_bytes(tensors[f]);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(out[f] + i * to, whole[f] + i * from, to);
   }
 }
 

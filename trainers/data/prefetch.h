@@ -69,6 +69,8 @@ class Prefetcher {
   // stays as it is; if the copy still exists at that call, the call allocates. Throws the error of
   // gathering or staging once the batches before it are consumed, and again at every later call.
   Batch& next();
+  // Waits for the next batch, and says whether there is none as a stream has ended.
+  bool is_at_end();
 
  private:
   // A batch of one form.
@@ -87,17 +89,21 @@ class Prefetcher {
   static void refresh(FormBatch& batch);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   void fill(Slot& slot, BatchPlan::Position position);
+  void gather(const DataPass& pass, std::span<const std::int64_t> rows,
+              std::span<std::byte* const> out, std::span<const Tensor> tensors);
   void gather_all(std::stop_token stop);
   void stage_all(std::stop_token stop);
 
   const Dataset& dataset_;
   const BatchPlan batch_plan_;
   const BatchPlan::Position start_;
+  const LengthBuckets* const buckets_;  // of the data; null if there are none
   const std::int64_t first_tower_, towers_;
   const Stage stage_;
   Gatherer gatherer_;
   std::vector<Slot> slots_;
   std::vector<std::int64_t> order_;  // of the epoch being gathered; the gathering thread's
+  std::vector<Tensor> longest_;      // with buckets: rows of a tower before they are cut; as above
   bool holding_ = false;             // the consumer has a batch; the consumer's
 
   std::mutex mutex_;

@@ -51,19 +51,32 @@ Utf8Character first_character(std::string_view text) {
   return {code, bytes};
 }
 
+std::string Vocabulary::decode(std::span<const std::int32_t> tokens) const {
+  TextDecoder decoder(*this);
+  std::string text;
+  for (const std::int32_t token : tokens) text += decoder.add(token);
+  return text;
+}
+
+std::string TextDecoder::add(std::int32_t token) {
+  std::string text = vocabulary_.text_of(token);
+  if (!has_begun_ && vocabulary_.drops_first_space() && text.starts_with(' ')) {
+    has_begun_ = true;
+    return text.substr(1);
+  }
+  has_begun_ = has_begun_ || !text.empty();
+  return text;
+}
+
 std::vector<std::int32_t> ByteVocabulary::encode(std::string_view text) const {
   std::vector<std::int32_t> tokens;
   for (const char c : text) tokens.push_back(static_cast<std::uint8_t>(c));
   return tokens;
 }
 
-std::string ByteVocabulary::decode(std::span<const std::int32_t> tokens) const {
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    require_token(token, size());
-    text += static_cast<char>(token);
-  }
-  return text;
+std::string ByteVocabulary::text_of(std::int32_t token) const {
+  require_token(token, size());
+  return std::string(1, static_cast<char>(token));
 }
 
 std::int32_t CharacterVocabulary::token(std::uint32_t character) const {
@@ -85,12 +98,10 @@ std::vector<std::int32_t> CharacterVocabulary::encode(std::string_view text) con
   return tokens;
 }
 
-std::string CharacterVocabulary::decode(std::span<const std::int32_t> tokens) const {
+std::string CharacterVocabulary::text_of(std::int32_t token) const {
+  require_token(token, size());
   std::string text;
-  for (const std::int32_t token : tokens) {
-    require_token(token, size());
-    append_utf8(characters_[static_cast<std::size_t>(token)], text);
-  }
+  append_utf8(characters_[static_cast<std::size_t>(token)], text);
   return text;
 }
 

@@ -46,10 +46,11 @@ LoadedWeights load_named_weights(Session& session, const std::string& path, cons
   return loaded;
 }
 
-void note_needs(const NameRules& rules, JsonValue& extra) {
-  JsonValue needs = JsonValue::object();
-  for (const auto& [option, value] : rules.needs) needs.set(option, value);
-  if (!rules.needs.empty()) extra.set(kNeeds, needs);
+void note_needs(const std::map<std::string, std::string>& needs, JsonValue& extra) {
+  if (needs.empty()) return;
+  JsonValue noted = JsonValue::object();
+  for (const auto& [option, value] : needs) noted.set(option, value);
+  extra.set(kNeeds, noted);
 }
 
 std::map<std::string, std::string> needs_in(const JsonValue& extra) {

@@ -18,8 +18,9 @@ TensorSource source_in(const TensorFiles& files);
 LoadedWeights load_named_weights(Session& session, const std::string& path, const NameRules& rules,
                                  bool partial, FileSystem& files = local_file_system());
 
-// Records in the additions to a checkpoint what a program that loads it must be told.
-void note_needs(const NameRules& rules, JsonValue& extra);
+// Records in the additions to a checkpoint what a program that loads it must be told
+// (NameRules::needs).
+void note_needs(const std::map<std::string, std::string>& needs, JsonValue& extra);
 // What note_needs() recorded; nothing in other checkpoints.
 std::map<std::string, std::string> needs_in(const JsonValue& extra);
 // Whether an option has the value that is needed. 1e-6 and 0.000001 are the same, as are 1 and

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/replacing_file.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/onnx/onnx_file_impl.h"
 #include "belfry/trainers/onnx/write_onnx.h"
@@ -11,50 +12,9 @@
 namespace belfry::onnx {
 namespace {
 
-// A file that replaces the one at `path` when it is complete; what is not is removed.
-class NewFile {
- public:
-  NewFile(FileSystem& files, std::string path)
-      : files_(files),
-        path_(std::move(path)),
-        temporary_(temporary_name(path_)),
-        file_(files.create(temporary_, path_)) {}
-  ~NewFile() {
-    file_.reset();
-    if (!complete_) try {
-        files_.remove(temporary_);
-      } catch (const std::exception&) {  // the error that ended the writing is the one to report
-      }
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void append(std::span<const std::byte> bytes) {
-    file_->append(bytes);
-    size_ += static_cast<std::int64_t>(bytes.size());
-  }
-  void append(const ProtoMessage& message) { append(std::as_bytes(std::span(message.bytes()))); }
-  void fill_up_to(std::int64_t size) {
-    append(std::vector<std::byte>(static_cast<std::size_t>(size - size_)));
-  }
-  void close() {
-    file_->sync();
-    file_->close();
-  }
-  void replace() {
-    files_.rename(temporary_, path_);
-    complete_ = true;
-  }
-
- private:
-  FileSystem& files_;
-  const std::string path_, temporary_;
-  std::unique_ptr<WritableFile> file_;
-  std::int64_t size_ = 0;
-  bool complete_ = false;
-};
-
 using Bytes = std::span<const std::byte>;
+
+Bytes bytes_of(const ProtoMessage& message) { return std::as_bytes(std::span(message.bytes())); }
 
 // Images or filters [n,h,w,c] of this size as [n,c,h,w].
 std::vector<std::byte> with_channels_first(Bytes x, const Shape& shape, std::size_t element) {
@@ -83,9 +43,9 @@ class FileWriter {
       value_of(tensor);  // refuses before there is a file
       heads_.push_back(head_of(tensor));
     }
-    std::optional<NewFile> data;
+    std::optional<ReplacingFile> data;
     if (outside_) write_tensors(data.emplace(files_, onnx_data_path(path_)));
-    NewFile model(files_, path_);
+    ReplacingFile model(files_, path_);
     write_model(model);
     if (data) data->replace();  // only now that both are complete
     model.replace();
@@ -148,26 +108,26 @@ class FileWriter {
             " bytes among the weights of the ONNX file, not ", tensor.type.bytes());
     return at->second;
   }
-  void append_value(NewFile& file, const Initialiser& tensor) const {
+  void append_value(ReplacingFile& file, const Initialiser& tensor) const {
     const Bytes value = value_of(tensor);
     if (tensor.layout == Layout::kAsInBelfry) return file.append(value);
     const Shape& s = tensor.type.shape;
     file.append(with_channels_first(value, {s[0], s[2], s[3], s[1]}, size_of(tensor.type.dtype)));
   }
 
-  void write_tensors(NewFile& data) {
+  void write_tensors(ReplacingFile& data) {
     std::int64_t end = 0;
     for (const Initialiser& tensor : file_.initialisers) {
       if (!is_outside(tensor)) continue;
       const std::int64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
-      data.fill_up_to(begin);
+      data.append(std::vector<std::byte>(static_cast<std::size_t>(begin - data.size())));
       append_value(data, tensor);
       end = begin + tensor.type.bytes();
     }
-    data.close();
+    data.complete();
   }
 
-  void write_model(NewFile& out) {
+  void write_model(ReplacingFile& out) {
     enum { kIrVersion = 1, kProducer = 2, kGraph = 7, kOpset = 8, kVersion = 2, kInitialiser = 5 };
     ProtoMessage opset, model;
     opset.add(kVersion, kOnnxOpset);
@@ -185,14 +145,14 @@ class FileWriter {
       bytes += keys[i].bytes().size() + whole;
     }
     model.add_head(kGraph, bytes);
-    out.append(model);
-    out.append(file_.graph);
+    out.append(bytes_of(model));
+    out.append(bytes_of(file_.graph));
     for (std::size_t i = 0; i < heads_.size(); ++i) {
-      out.append(keys[i]);
-      out.append(heads_[i]);
+      out.append(bytes_of(keys[i]));
+      out.append(bytes_of(heads_[i]));
       if (!is_outside(file_.initialisers[i])) append_value(out, file_.initialisers[i]);
     }
-    out.close();
+    out.complete();
   }
 
   static constexpr std::int64_t kLeastOutside = 1024;  // smaller tensors are not worth a read

@@ -190,9 +190,10 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                        ? "one batch"
                        : cat(plan.batches_per_step(), " batches, one after another,"),
                    " on every device; ", plan.steps_per_epoch(), " steps per epoch"));
-  if (plan.forms().size() > 1)
-    console.line(cat("the last batch of an epoch has ", plan.forms().back().total(),
-                     " examples: ", join(plan.forms().back().samples, " + ")));
+  const BatchForm& last = plan.forms()[plan.form_of(plan.batches_per_epoch() - 1)];
+  if (last.samples != form.samples)
+    console.line(cat("the last batch of an epoch has ", last.total(),
+                     " examples: ", join(last.samples, " + ")));
   if (plan.dropped_per_epoch() > 0)
     console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
                      " examples, which do not fill a ",

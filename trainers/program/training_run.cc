@@ -106,7 +106,10 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
     naming_flag<FlagError>("--overwrite", [&] {
       directory_->require_removable(replaces_ ? directory_->checkpoints() : later_);
     });
-  if (!flags.run.load.empty() && !found_) look_at_loaded();
+  if (found_)
+    needs_ = needs_in(found_->extra);
+  else if (!flags.run.load.empty())
+    look_at_loaded();
   if (directory_) make_parts();
   if (!flags.run.directory.empty() && !flags.inspection.evaluate_only)
     memory_saver_ = std::make_shared<MemorySaver>(
@@ -122,20 +125,19 @@ TrainingRun::~TrainingRun() { console_.copy_to({}); }
 void TrainingRun::look_at_loaded() {
   const std::string& path = flags_.run.load;
   const std::string written = cat("--load=", path);
-  std::map<std::string, std::string> needs;
   if (!flags_.run.names.empty()) {
     names_ = as_flag(cat("--names=", flags_.run.names),
                      [&] { return find_name_rules(flags_.run.names); });
     naming_flag<Error>(written, [&] { const TensorFiles heads(path); });
-    needs = names_->needs;
+    needs_ = names_->needs;
   } else {
     require<FlagError>(!path.ends_with(".safetensors") && !path.ends_with(".json"), written,
                        " is no checkpoint; say whose names its weights have, by --names=NAME");
     naming_flag<Error>(written,
                        [&] { loaded_ = inspect_checkpoint(loaded_checkpoint(flags_.run)); });
-    needs = needs_in(loaded_->extra);
+    needs_ = needs_in(loaded_->extra);
   }
-  for (const auto& [name, value] : needs) require_needed(name, value);
+  for (const auto& [name, value] : needs_) require_needed(name, value);
 }
 
 // Weights fit a model that computes something else with them, too, such as other padding.
@@ -161,6 +163,9 @@ void TrainingRun::make_parts() {
   stats_ = std::make_shared<StatsLog>(files, directory_->path_of(kStatsFile), on_error, memory_);
   saver_ = std::make_shared<RunSaver>(*directory_, flags_.run.schedule);
   saver_->keep_in_step(stats_->file());
+  JsonValue noted = JsonValue::object();
+  note_needs(needs_, noted);
+  saver_->note(std::move(noted));
   const std::string hashes = directory_->path_of(kHashesFile);
   if (flags_.run.hash_every > 0) {
     hashes_ = std::make_shared<HashLog>(files, hashes, flags_.run.hash_every, on_error);

@@ -116,6 +116,8 @@ class TrainingRun {
   int looks_ = 0;                                 // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_, loaded_;  // to resume from; of --load
   std::optional<NameRules> names_;                // of --names
+  // What a program must be told that goes on with weights of other programs (needs_in()).
+  std::map<std::string, std::string> needs_;
   std::optional<std::int64_t> resumed_from_;
   // Whether begin() removes the old run, and the steps of its checkpoints that begin() removes
   // otherwise. Everything that can be refused is refused before that.

@@ -18,16 +18,12 @@
 namespace belfry {
 namespace {
 
-DType type_of(const PredictorInput& input) {
-  return input.dtype.value_or(input.shape.rank() == 1 ? DType::kI32 : DType::kF32);
-}
-
 TowerRecord predicting_tower(Graph& graph, const ModelFunction& model,
                              const std::vector<PredictorInput>& inputs, const DeviceSpec& device) {
   return predict_tower(graph, {.device = device}, [&](Tower& t) {
     std::vector<Output> outputs;
     for (const PredictorInput& input : inputs)
-      outputs.push_back(placeholder(t.graph(), input.name, type_of(input), input.shape));
+      outputs.push_back(placeholder(t.graph(), input.name, input.type(), input.shape));
     model.build(t, outputs);
   });
 }

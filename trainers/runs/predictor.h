@@ -22,6 +22,7 @@ struct PredictorInput {
   Shape shape;
   // By default f32; i32 if there is one number per sample, such as a label.
   std::optional<DType> dtype = {};
+  DType type() const { return dtype.value_or(shape.rank() == 1 ? DType::kI32 : DType::kF32); }
 };
 
 struct PredictorOptions {

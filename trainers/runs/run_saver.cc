@@ -227,7 +227,9 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   } catch (const IoError& error) {
     return outcomes_.fail(steps, error, kept_step());
   }
-  saving_.begin(snapshot_training(trainer, JsonValue::object().set(kLinePositions, positions)),
+  JsonValue more = noted_;
+  more.set(kLinePositions, std::move(positions));
+  saving_.begin(snapshot_training(trainer, std::move(more)),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
   outcomes_.begin();
 }

@@ -80,6 +80,8 @@ class RunSaver final : public Callback {
   bool lines_wait() const;
   // `state` with where these files end, for a save elsewhere, which nothing syncs.
   JsonValue with_line_positions(JsonValue state) const;
+  // Members that each checkpoint has, besides those of a training.
+  void note(JsonValue members) { noted_ = std::move(members); }
   // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, by this run or the one before; none before.
@@ -123,6 +125,7 @@ class RunSaver final : public Callback {
   RunDirectory& directory_;
   SaveSchedule schedule_;
   std::vector<LineFile*> files_;
+  JsonValue noted_ = JsonValue::object();
   bool asked_ = false;
   std::int64_t warned_since_ =
       -1;  // the step since which the loss is not finite, of the last warning

@@ -167,14 +167,15 @@ void TextGenerator::generate(const Vocabulary& vocabulary, std::vector<std::int3
                              const std::function<void(std::string_view)>& show) {
   require(!begin.empty(), "there is no text to continue: it begins with at least one token");
   std::vector<std::int32_t> text = std::move(begin);
-  std::size_t shown = 0;  // bytes
-  const auto show_more = [&] {
-    const std::string all = vocabulary.decode(text);
-    const std::size_t whole = all.size() - unfinished_size(all);
-    if (whole > shown) show(printable(std::string_view(all).substr(shown, whole - shown)));
-    shown = whole;
+  TextDecoder decoder(vocabulary);
+  std::string unshown;
+  const auto show_more = [&](std::span<const std::int32_t> tokens) {
+    for (const std::int32_t token : tokens) unshown += decoder.add(token);
+    const std::size_t whole = unshown.size() - unfinished_size(unshown);
+    if (whole > 0) show(printable(std::string_view(unshown).substr(0, whole)));
+    unshown.erase(0, whole);
   };
-  show_more();
+  show_more(text);
   std::size_t first = text.size() > time() ? text.size() - time() : 0;  // of tokens that count
   for (std::int64_t i = 0; i < count; ++i) {
     const bool full = text.size() - first > time();
@@ -186,7 +187,7 @@ void TextGenerator::generate(const Vocabulary& vocabulary, std::vector<std::int3
         draw_token(logits.first(usable), options, combine_key(key, static_cast<std::uint64_t>(i)));
     if (next == vocabulary.end_of_text()) return;
     text.push_back(next);
-    show_more();
+    show_more({&next, 1});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "belfry/framework/checkpoint/tensor_files.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/trainers/runs/saved_runs.h"
 #include "belfry/trainers/commands/checkpoint_diff.h"
@@ -262,6 +263,37 @@ TEST_F(WeightsFileTest, ByNamesOfOthersGivesEveryByteBack) {
   EXPECT_EQ(imported.kept.size(), 3u) << "the state";
   EXPECT_TRUE(compare_checkpoints(read_checkpoint(at("out")), old).none());
   EXPECT_EQ(read_checkpoint(at("out")).head.manifest.step, 40u);
+}
+
+TEST_F(WeightsFileTest, InShardsGivesEveryByteBack) {
+  save_model(at("a"), 77);
+  const NameRules names = names_of_model();
+  const StoredCheckpoint old = read_checkpoint(at("a"));
+  const ExportedWeights exported =
+      export_weight_shards(old, {.names = &names}, at("model"), 60, files_);
+  EXPECT_EQ(exported.tensors, 8u);
+  // In their order: 12 + 48, 48, 16 + 8 + 16 + 12 and 32 bytes.
+  EXPECT_EQ(exported.shards, 4u);
+  const TensorFiles stored(at("model"), files_);
+  EXPECT_EQ(stored.path(), at("model") + "/model.safetensors.index.json");
+  EXPECT_THAT(stored.place_of("bn.running_mean"), HasSubstr("model-00001-of-00004.safetensors"));
+  EXPECT_THAT(stored.place_of("table"), HasSubstr("model-00004-of-00004.safetensors"));
+  const std::vector<std::byte> index = files_.read(stored.path());
+  const JsonValue json =
+      JsonValue::parse({reinterpret_cast<const char*>(index.data()), index.size()});
+  EXPECT_EQ(json.at("metadata").at("total_size").integer(), 12 + 48 + 48 + 12 + 8 + 16 + 16 + 32);
+
+  import_named_weights(at("model"), names, nullptr, at("back"), {}, files_);
+  const StoredCheckpoint made = read_checkpoint(at("back"));
+  EXPECT_EQ(made.head.manifest.tensors.size(), 7u);
+  for (const auto& [name, entry] : made.head.manifest.tensors)
+    EXPECT_TRUE(std::ranges::equal(made.values(name), old.values(name))) << name;
+
+  const ExportedWeights larger =
+      export_weight_shards(old, {.names = &names}, at("model"), 1000, files_);
+  EXPECT_EQ(larger.shards, 1u);
+  EXPECT_THAT(TensorFiles(at("model"), files_).place_of("table"),
+              HasSubstr("model-00001-of-00001.safetensors"));
 }
 
 TEST_F(WeightsFileTest, ByNamesOfOthersMustFitTheModelUnlessPartial) {

@@ -38,7 +38,7 @@ std::vector<float> image_in(const Tensor& images, std::size_t i) {
 
 TEST(Augment, ChangesTrainingAloneAndByEpochAndSample) {
   for (const SampleFunction& change :
-       {random_shift(1), random_mirror(), random_colours({1, 0.5f, 0.5f})}) {
+       {random_shift(1), random_mirror(), random_colours({1, 0.5f, 0.5f}), random_resized_crop()}) {
     const auto data = map_samples(four_images(), change);
     EXPECT_EQ(gather_tensors(*data, kRows), gather_tensors(*four_images(), kRows));
     const std::vector<Tensor> drawn = training_samples(*data, {1, 0}, kRows);
@@ -49,6 +49,47 @@ TEST(Augment, ChangesTrainingAloneAndByEpochAndSample) {
       differs = differs || training_samples(*data, {1, epoch}, kRows) != drawn;
     EXPECT_TRUE(differs);
   }
+}
+
+// The columns of an image [4,8,1] are 1 to 8.
+TEST(Augment, ResizesAPartOfTheAreaAndRatioThatItMayHave) {
+  std::vector<float> values;
+  for (int i = 0; i < 32; ++i) values.push_back(static_cast<float>(i % 8 + 1));
+  const auto data_of = [&](const CropChoice& choice) {
+    return map_samples(
+        std::make_unique<TensorDataset>(
+            std::vector<TensorDataset::Source>{
+                {"image", Tensor({1, 4, 8, 1}, values), DType::kF32, {4, 8, 1}},
+                {"label", Tensor({1}, std::vector<std::int32_t>{5}), DType::kI32, {}}},
+            "columns"),
+        {{"image", DType::kF32, {2, 4, 1}}, {"label", DType::kI32, {}}},
+        random_resized_crop(choice));
+  };
+  const auto all = data_of({});
+  const std::vector<Tensor> tested = gather_tensors(*all, std::vector<std::int64_t>{0});
+  // Triangles four pixels wide, cut off at the edges: 3/8, 3/8, 1/8 of columns 1, 2, 3, over 7/8.
+  EXPECT_NEAR(tested[0].data<float>()[0], (3 * 1 + 3 * 2 + 3) / 7.0, 1e-6);
+  EXPECT_NEAR(tested[0].data<float>()[1], 3.5, 1e-6);
+  EXPECT_NEAR(tested[0].data<float>()[5], 3.5, 1e-6);
+  EXPECT_EQ(tested[1].data<std::int32_t>()[0], 5);
+  // A part of an eighth of the area, two pixels square, of which each column becomes two.
+  const auto small = data_of({.least_area = 0.125f, .most_area = 0.125f, .least_ratio = 1});
+  std::set<float> firsts;
+  for (std::int64_t epoch = 0; epoch < 50; ++epoch) {
+    const std::vector<Tensor> drawn = training_samples(*small, {1, epoch}, {0});
+    const auto image = drawn[0].data<float>();
+    firsts.insert(image[0]);
+    EXPECT_EQ(drawn[1].data<std::int32_t>()[0], 5);
+    EXPECT_GE(image[0], 1);
+    EXPECT_LE(image[3], 8);
+    if (image[0] > 1.5f && image[3] < 7.5f) {
+      EXPECT_NEAR(image[3] - image[0], 1.5, 1e-5);
+    }
+    for (std::size_t x = 0; x < 4; ++x) EXPECT_FLOAT_EQ(image[x], image[4 + x]);
+  }
+  EXPECT_GT(firsts.size(), 40u);
+  EXPECT_THAT(message_of<InvalidArgument>([] { random_resized_crop({.least_area = 0}); }),
+              HasSubstr("above 0, up to 1"));
 }
 
 TEST(Augment, ShiftsByEachDistanceAndFillsWithZeros) {

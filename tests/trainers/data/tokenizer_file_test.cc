@@ -156,6 +156,7 @@ TEST(Tokenizer, WithMetaspaceCutsBeforeSpaces) {
   EXPECT_EQ(with("never")->end_of_text(), std::nullopt);
   EXPECT_EQ(with("always")->decode(std::vector<std::int32_t>{4, 4}), "a a");
   EXPECT_EQ(with("never")->decode(std::vector<std::int32_t>{4, 4}), " a a");
+  EXPECT_EQ(with("always")->decode(std::vector<std::int32_t>{1, 4, 4}), " a a") << "one space";
 }
 
 TEST(TextPattern, FindsLongMatchesThatNeedMuchMemory) {

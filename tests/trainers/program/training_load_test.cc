@@ -2,6 +2,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/towers/variable_getters.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 
 namespace belfry {
@@ -110,6 +111,21 @@ TEST_F(NamedLoadTest, RefusesWhatDoesNotFitOrComputesSomethingElse) {
               AllOf(HasSubstr("no tensor becomes 'other/W'"), HasSubstr("(--partial)")));
   EXPECT_THAT(run_train({load(), names(), "--max_steps=1", "--partial"}, other).out,
               HasSubstr("not in it, so these start anew: 2 (other/W, other/b)"));
+}
+
+TEST_F(NamedLoadTest, NotesInItsCheckpointsWhatTheWeightsNeed) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  const std::string tuned = directory_ + "_tuned";
+  const std::string into = "--run_dir=" + tuned;
+  const TrainResult done = run_train({"--devices=cpu:1", load(), names(), "--max_steps=1", into});
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=2", into}).code, 0) << "it resumes";
+  std::string pads = "same";
+  Recipe recipe = small_recipe();
+  recipe.flags = {{.name = "pads", .variable = &pads, .text = "how", .choices = {"same", "torch"}}};
+  EXPECT_THAT(run_train({"--load=" + tuned, "--max_steps=1"}, recipe).error,
+              HasSubstr("these weights need --pads=torch"));
+  std::filesystem::remove_all(tuned);
 }
 
 TEST_F(NamedLoadTest, ComparesNeededNumbersAsNumbers) {

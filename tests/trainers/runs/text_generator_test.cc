@@ -118,11 +118,25 @@ class Words final : public Vocabulary {
       if (c != ' ' && c != '\n') tokens.push_back(static_cast<std::uint8_t>(c));
     return tokens;
   }
-  std::string decode(std::span<const std::int32_t> tokens) const override {
-    return ByteVocabulary().decode(tokens);
+  std::string text_of(std::int32_t token) const override {
+    ++decoded;
+    return ByteVocabulary().text_of(token);
   }
+  bool drops_first_space() const override { return true; }
   std::optional<std::int32_t> end_of_text() const override { return '.'; }
+
+  mutable int decoded = 0;  // tokens
 };
+
+TEST(TextGenerator, DecodesEachTokenOnce) {
+  const Words words;
+  Recited generator(" a\xC3\xA9 b", 100);
+  std::vector<std::string> all;
+  generator.generate(words, {' ', 'x'}, 6, {}, 1,
+                     [&](std::string_view part) { all.emplace_back(part); });
+  EXPECT_THAT(all, ElementsAre("x", " ", "a", "é", " ", "b")) << "but for the first space";
+  EXPECT_EQ(words.decoded, 8);
+}
 
 TEST(FirstTokens, AreALineBreakOrTheFirstTokenIfThereIsNoBeginning) {
   EXPECT_THAT(first_tokens(ByteVocabulary(), ""), ElementsAre('\n'));

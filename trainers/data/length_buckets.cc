@@ -1,0 +1,96 @@
+#include "belfry/trainers/data/length_buckets.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
+namespace belfry {
+namespace {
+
+class BucketedData final : public Dataset {
+ public:
+  BucketedData(std::unique_ptr<Dataset> data, std::string length, std::vector<std::int64_t> lengths)
+      : data_(std::move(data)), length_(std::move(length)) {
+    buckets_.lengths = std::move(lengths);
+  }
+
+  std::vector<Field> signature() const override { return data_->signature(); }
+  std::int64_t size() const override { return data_->size(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    data_->gather(indices, out);
+  }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    data_->gather_training(pass, indices, out);
+  }
+  void check() const override { data_->check(); }
+  std::string describe() const override {
+    return cat(data_->describe(), ", in batches of lengths ", join(buckets_.lengths));
+  }
+  const Vocabulary* vocabulary() const override { return data_->vocabulary(); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  std::int64_t left_out() const override { return data_->left_out(); }
+
+  const LengthBuckets* buckets() const override {
+    const std::lock_guard lock(mutex_);
+    if (buckets_.of_samples.empty()) read_lengths();
+    return &buckets_;
+  }
+
+ private:
+  void read_lengths() const {
+    constexpr std::int64_t kAtOnce = 256;
+    const std::vector<Field> fields = signature();
+    const auto field =
+        static_cast<std::size_t>(std::ranges::find(fields, length_, &Field::name) - fields.begin());
+    std::vector<std::int64_t> indices;
+    for (std::int64_t first = 0; first < size(); first += kAtOnce) {
+      indices.resize(static_cast<std::size_t>(std::min(kAtOnce, size() - first)));
+      std::iota(indices.begin(), indices.end(), first);
+      const Tensor found = gather_tensors(*data_, indices)[field];
+      for (std::size_t i = 0; i < indices.size(); ++i)
+        buckets_.of_samples.push_back(bucket_of(found.data<std::int32_t>()[i], indices[i]));
+    }
+  }
+
+  std::uint8_t bucket_of(std::int32_t length, std::int64_t sample) const {
+    const auto& lengths = buckets_.lengths;
+    require(length >= 0 && length <= lengths.back(), "sample ", sample, " of ", data_->describe(),
+            " has ", length, " in its field '", length_, "', where samples are at most ",
+            lengths.back(), " long");
+    return static_cast<std::uint8_t>(std::ranges::lower_bound(lengths, length) - lengths.begin());
+  }
+
+  std::unique_ptr<Dataset> data_;
+  std::string length_;
+  mutable std::mutex mutex_;
+  mutable LengthBuckets buckets_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> bucket_by_length(std::unique_ptr<Dataset> data, std::string length,
+                                          std::vector<std::int64_t> lengths) {
+  require(data != nullptr, "bucket_by_length was given no data");
+  require(!lengths.empty() && lengths[0] > 0 && lengths.size() <= 255 &&
+              std::ranges::is_sorted(lengths, std::ranges::less_equal()),
+          "bucket_by_length takes up to 255 lengths from 1 on, ascending, not ", join(lengths));
+  const std::vector<Dataset::Field> fields = data->signature();
+  const auto is_long = [&](const Dataset::Field& field) {
+    return field.shape.rank() > 0 && field.shape[0] == lengths.back();
+  };
+  require(std::ranges::any_of(fields, is_long), "no field of ", data->describe(), " has ",
+          lengths.back(), " as its first dimension, the last length of bucket_by_length");
+  require(std::ranges::count(fields, Dataset::Field{length, DType::kI32, {}}) == 1,
+          data->describe(), " has no field '", length, "' i32 [], which would say how long a ",
+          "sample is");
+  require(!data->is_stream(), data->describe(), " is a stream; bucket_by_length takes data of a ",
+          "known size");
+  return std::make_unique<BucketedData>(std::move(data), std::move(length), std::move(lengths));
+}
+
+}  // namespace belfry
