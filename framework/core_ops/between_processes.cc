@@ -228,18 +228,19 @@ Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
 // Two processes on two hosts send each other whole rows, and both add them: as many bytes as two
 // pieces each, in half the time if the link has a delay. On one host, and on GPUs, memory is what
 // costs.
-bool both_add(Output own, const Peers& peers, ProcessPlace place) {
-  return peers.size == 2 && (!peers.all || place.per_host == 1) && !own.device().is_gpu();
+bool both_add(Output own, const Peers& peers) {
+  const int per_host = own.graph().process().per_host;
+  return peers.size == 2 && peers.process(0) / per_host != peers.process(1) / per_host &&
+         !own.device().is_gpu();
 }
 
-Output sum_among(std::span<const Output> own, const Peers& peers, ProcessPlace place, int towers,
-                 bool mean, At at) {
+Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bool mean, At at) {
+  const ProcessPlace place{peers.rank, peers.size};
   const std::int64_t elements = own[0].shape().elements();
-  const ProcessPlace among{peers.rank, peers.size};
-  if (both_add(own[0], peers, place))
-    return sum_of_piece(own, peers, {among, towers, mean, one_piece(elements)}, at);
+  if (both_add(own[0], peers))
+    return sum_of_piece(own, peers, {place, towers, mean, one_piece(elements)}, at);
   const Cuts cuts = even_cuts(elements, peers.size);
-  return gather(sum_of_piece(own, peers, {among, towers, mean, cuts, true}, at), peers, cuts, at);
+  return gather(sum_of_piece(own, peers, {place, towers, mean, cuts, true}, at), peers, cuts, at);
 }
 
 }  // namespace
@@ -307,15 +308,14 @@ bool adds_within_hosts(ProcessPlace place, int towers) {
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
-  if (!adds_within_hosts(place, towers))
-    return sum_among(own, all_of(place), place, towers, mean, at);
+  if (!adds_within_hosts(place, towers)) return sum_among(own, all_of(place), towers, mean, at);
   const Peers host = of_host(place);
   const Cuts cuts = even_cuts(own[0].shape().elements(), host.size);
   const PieceOptions within{{host.rank, host.size}, towers, false, cuts};
   const Output piece = sum_of_piece(own, host, within, at);
   const int towers_of_host = place.per_host * towers;
-  return gather(sum_among({&piece, 1}, one_of_each_host(place), place, towers_of_host, mean, at),
-                host, cuts, at);
+  return gather(sum_among({&piece, 1}, one_of_each_host(place), towers_of_host, mean, at), host,
+                cuts, at);
 }
 
 Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {

@@ -32,17 +32,18 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 }
 
 // With several processes a bucket that nobody has asked for holds an eighth of the gradients at
-// most, so that most of them are under way before the last ones are known.
+// most, so that most of them are under way before the last ones are known. Short pieces cost more
+// than they save.
 double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradients) {
-  constexpr double kLeast = 0.25;
-  if (gradients.graph().process().size == 1 || how.choice.buckets.size() == 1 ||
-      how.bucket_mb <= kLeast)
-    return how.bucket_mb;
+  constexpr double kLeastPiece = 0.125;  // MiB
+  const int processes = gradients.graph().process().size;
+  const bool asked_for = how.choice.buckets.size() == 1;
+  if (processes == 1 || asked_for) return how.bucket_mb;
   double bytes = 0;
   for (const Gradient& gradient : gradients.row(0))
     if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
       bytes += static_cast<double>(type.bytes());
-  return std::clamp(bytes / 8 / (1 << 20), kLeast, how.bucket_mb);
+  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), kLeastPiece * processes));
 }
 
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
