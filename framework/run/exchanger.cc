@@ -79,7 +79,7 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
     const List* const oldest = oldest_under_way();
     if (oldest && !cpus_.running())
       group.waiting(linked_.node_of(oldest->command().launch).describe(), oldest->began);
-    if (!is_announced()) return Progress::kNone;
+    if (awaits_gpus()) return Progress::kNone;
     return oldest ? Progress::kMessages : Progress::kIdle;
   } catch (...) {
     group.fail(std::current_exception());  // before the tensors of its messages go
@@ -137,12 +137,11 @@ const Exchanger::List* Exchanger::oldest_under_way() const {
   return oldest;
 }
 
-// Whether all that can happen next wakes this thread: messages and workers do. Nobody announces a
-// stamp of a GPU.
-bool Exchanger::is_announced() const {
-  return !ranks_ && std::ranges::all_of(lists_, [](const List& list) {
-    return list.done() || list.under_way || list.command().kind == Kind::kWait;
-  });
+// Workers wake this thread. Nobody wakes it for a stamp of a GPU.
+bool Exchanger::awaits_gpus() const {
+  return ranks_ || std::ranges::any_of(lists_, [](const List& list) {
+           return !list.done() && list.command().kind == Kind::kWaitStamp;
+         });
 }
 
 // A process counts as late if its host has enqueued fewer parts.

@@ -69,7 +69,7 @@ class Exchanger final : public Processes::Work {
   bool all_done() const { return std::ranges::all_of(lists_, &List::done); }
   // The strand whose messages have been under way for the longest time, or null.
   const List* oldest_under_way() const;
-  bool is_announced() const;
+  bool awaits_gpus() const;
   void look_at_messages(FailureDetector& group);
   void watch_ranks(FailureDetector& group);
 

@@ -91,6 +91,7 @@ bool RunSaver::lines_wait() const { return std::ranges::any_of(files_, &LineFile
 JsonValue RunSaver::with_line_positions(JsonValue state) const {
   JsonValue positions = JsonValue::object();
   for (const LineFile* const file : files_) file->note(positions);
+  for (const auto& [name, value] : noted_.members()) state.set(name, value);
   return state.set(kLinePositions, std::move(positions));
 }
 

@@ -78,7 +78,8 @@ class RunSaver final : public Callback {
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
   // Whether lines of such a file could not be written yet.
   bool lines_wait() const;
-  // `state` with where these files end, for a save elsewhere, which nothing syncs.
+  // `state` with where these files end and what note() was given, for a save elsewhere, which
+  // nothing syncs.
   JsonValue with_line_positions(JsonValue state) const;
   // Members that each checkpoint has, besides those of a training.
   void note(JsonValue members) { noted_ = std::move(members); }
