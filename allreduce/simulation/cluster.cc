@@ -11,7 +11,7 @@ namespace belfry {
 namespace {
 
 constexpr double kMicro = 1e-6, kGiga = 1e9, kTera = 1e12;
-constexpr std::int64_t kMostDevicesOfHost = 1 << 16;
+constexpr std::int64_t kMostDevicesOfHost = 1024;
 
 // Reads the members of one object: numbers with their sources.
 class SourcedNumbers {

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "belfry/allreduce/simulation/host_machine.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
@@ -238,8 +239,9 @@ std::string name_of(const MeasuredDevices& here, int threads) {
 
 MachineDescription read_machine(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
-  return parse_machine(
-      JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  const JsonValue json =
+      JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return json.find("host") ? host_machine(parse_cluster(json)) : parse_machine(json);
 }
 
 // The machine that is kept at `path`, if it has these devices.

@@ -32,7 +32,8 @@ void require_measurable(const MeasuredDevices& here);
 std::string cache_directory();
 
 struct MachineOptions {
-  std::string links = {};                 // a file to read the machine from instead (parse_machine)
+  // A file to read the machine from instead, as parse_machine() or parse_cluster() reads it.
+  std::string links = {};
   bool remeasure = false;                 // measure even if the cache has figures
   std::string cache = cache_directory();  // "": keep nothing
   std::function<MachineDescription(const MeasuredDevices&)> measure =

@@ -168,5 +168,17 @@ TEST(CacheDirectory, FollowsXdgAndHome) {
   EXPECT_EQ(with("", nullptr), "");
 }
 
+TEST(MeasureMachine, ReadsAHostOfAClusterAsAMachine) {
+  MemoryFileSystem files("/cache");
+  write(files, "/cache/host.json",
+        R"({"name": "two", "sources": {"a": "a page"}, "device": {},
+            "host": {"devices": {"is": 2, "from": "a"}, "gbps": {"is": 20, "from": "a"}}})");
+  MachineOptions described = options();
+  described.links = "/cache/host.json";
+  const MachineDescription machine = find_machine(files, kTwo, described);
+  ASSERT_EQ(machine.devices.size(), 3u);
+  EXPECT_EQ(machine.links[0][1].gbps, 20);
+}
+
 }  // namespace measure_machine_test
 }  // namespace belfry
