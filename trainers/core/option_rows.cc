@@ -133,7 +133,8 @@ Option<AggregationOptions> bucket_mb_option() {
        .text = "combine gradients in buckets of at most X MiB, the last ones first, while others "
                "are being computed; 0: each by itself",
        .otherwise = cat(kDefaultBucketMb,
-                        "; 0 with `gradient_repacking`; what is fastest with `allreduce=auto`"),
+                        ", up to 32 with more than 16 processes; 0 with `gradient_repacking`; what "
+                        "is fastest with `allreduce=auto`"),
        .combines = true,
        .chosen = true,
        .reported = true,
