@@ -16,14 +16,12 @@
 namespace belfry {
 namespace {
 
-// How many elements to add so that pieces are equal. NCCL gathers equal pieces best. If processes
-// of a host sum pieces for it, their sums then have one shape.
+// How many elements to add so that pieces are equal, which NCCL gathers best.
 std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows) {
-  const ProcessPlace place = grads.graph().process();
-  if (!grads.device(0).is_gpu() && !adds_within_hosts(place, grads.towers())) return 0;
+  if (!grads.device(0).is_gpu()) return 0;
   std::int64_t elements = 0;
   for (const Output& row : rows) elements += row.shape().elements();
-  const std::int64_t whole = even_unit(place.size);
+  const std::int64_t whole = even_unit(grads.graph().process().size);
   return (whole - elements % whole) % whole;
 }
 

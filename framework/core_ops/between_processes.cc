@@ -1,5 +1,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_pieces.h"
@@ -13,14 +15,23 @@ namespace {
 constexpr char kCollection[] = "exchanges";
 constexpr const char* kExchangeHasNoGradient = "gradients are taken in each process";
 
-// Processes that exchange pieces: all of them, those of a host, or one of each host. They have
-// their own ranks.
+// Rows of all processes are gathered in rounds, each of which gives a process this many times the
+// rows that it had.
+constexpr int kRoundFactor = 4;
+
+// Processes that exchange pieces: all of them, or those of one level of a sum. They have their own
+// ranks.
 struct Peers {
   int rank, size;  // of this process, and how many there are
   int first = 0, stride = 1;
   bool all = true;
+  // About as many elements as they exchange: the same number in all processes, even where the rows
+  // are pieces of different sizes.
+  std::int64_t row = 0;
 
   int process(int r) const { return first + r * stride; }
+  // The peer that comes so many ranks later; after the last comes the first.
+  int later(int ranks) const { return (rank + ranks) % size; }
   std::string str() const { return cat(rank, ',', size, ',', first, ',', stride); }
   bool operator==(const Peers&) const = default;
 };
@@ -31,10 +42,13 @@ struct ScatterOptions {
   int tag;
   Cuts cuts;
 };
+// A process has the pieces of `known` ranks before this exchange, and of `after` ranks after it:
+// its own, and those of the ranks that come next.
 struct GatherOverProcesses {
   Peers peers;
   int tag;
   Cuts cuts;  // of a row; none: rows of a tensor, equally many of each process
+  int known, after;
 };
 
 struct RingSendOptions {
@@ -54,7 +68,7 @@ std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtyp
 
 OutputTypes scatter_shape(const ShapeContext& c) {
   const auto& [peers, towers, tag, cuts] = c.options<ScatterOptions>();
-  const auto [rank, size, first, stride, all] = peers;
+  const int rank = peers.rank, size = peers.size;
   c.require_same_dtype();
   c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
             "sums over processes are of f32 or f64, not of ", name_of(c.dtype()));
@@ -74,37 +88,39 @@ KernelRun messages_alone(KernelPlan&) {
   return [](const KernelPointers&) {};
 }
 
-// Each row of the output receives this process's piece of a covering node of another process.
+// Adds a message, unless it has no bytes: its receiver expects none then.
+void add_message(std::vector<GroupMessage>& messages, int process, int tag,
+                 std::span<std::byte> bytes) {
+  if (!bytes.empty()) messages.push_back({process, tag, bytes});
+}
+
+// Each row of the output receives this process's piece of a covering node of another process. Each
+// process begins with the next rank, so that not all send to one first.
 Exchange scatter_exchange(const Node& node, const KernelPointers& p) {
   const auto& [peers, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
   const std::int64_t length = piece_of(cuts, peers.rank).size();
+  std::vector<std::int64_t> rows{0};  // where those of each rank begin, and where they end
+  for (int r = 0; r < peers.size; ++r)
+    rows.push_back(rows.back() +
+                   (r == peers.rank ? 0 : std::ssize(covering_nodes_of(r, peers.size, towers))));
   Exchange exchange;
-  std::int64_t row = 0;
-  for (int r = 0; r < peers.size; ++r) {
-    if (r == peers.rank) continue;
-    const int process = peers.process(r);
-    const std::size_t nodes = covering_nodes_of(r, peers.size, towers).size();
-    for (std::size_t i = 0; i < nodes; ++i, ++row)
-      exchange.received.push_back(
-          {process, tag,
-           bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype)});
-    for (std::size_t i = 0; i < p.inputs(); ++i)
-      exchange.sent.push_back(
-          {process, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
+  for (int i = 1; i < peers.size; ++i) {
+    const int r = peers.later(i), process = peers.process(r);
+    for (std::int64_t row = rows[static_cast<std::size_t>(r)];
+         row < rows[static_cast<std::size_t>(r) + 1]; ++row)
+      add_message(exchange.received, process, tag,
+                  bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype));
+    for (std::size_t k = 0; k < p.inputs(); ++k)
+      add_message(exchange.sent, process, tag,
+                  bytes_at(p.input<void>(k), piece_of(cuts, r), type.dtype));
   }
   return exchange;
 }
 
-// Where the piece of a process is in the output.
-WorkRange gathered_piece(const GatherOverProcesses& options, std::int64_t own, int rank) {
-  return options.cuts.empty() ? WorkRange{rank * own, (rank + 1) * own}
-                              : piece_of(options.cuts, rank);
-}
-
-// Whether the input is as long as all pieces together, with the own piece in its place.
+// Whether the input is as long as all pieces together, with the known pieces in their places.
 bool has_whole(const GatherOverProcesses& options, const Shape& input) {
-  return !options.cuts.empty() && input == Shape{options.cuts.back()};
+  return options.known > 1 || (!options.cuts.empty() && input == Shape{options.cuts.back()});
 }
 
 OutputTypes all_gather_shape(const ShapeContext& c) {
@@ -118,34 +134,57 @@ OutputTypes all_gather_shape(const ShapeContext& c) {
   c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
             "takes rows, of which the number is known, not ", c.input(0));
   Shape shape = c.input(0);
-  shape[0] *= options.peers.size;
+  if (!has_whole(options, shape)) shape[0] *= options.peers.size;
   return {shape};
 }
 
-Exchange all_gather_exchange(const Node& node, const KernelPointers& p) {
-  const auto& options = node.options<GatherOverProcesses>();
-  const Peers& peers = options.peers;
-  const TensorType& type = node.input(0).type();
-  const bool whole = has_whole(options, type.shape);
-  const WorkRange place =
-      whole ? piece_of(options.cuts, peers.rank) : WorkRange{0, type.shape.elements()};
-  const std::int64_t own = place.size();
-  const auto piece = bytes_at(p.input<void>(0), place, type.dtype);
-  Exchange exchange;
-  bool alike = peers.all;
-  for (int r = 0; r < peers.size; ++r) {
-    const WorkRange where = gathered_piece(options, own, r);
-    const auto to = bytes_at(p.output<void>(), where, type.dtype);
-    alike &= where.size() == own;
-    if (r == peers.rank) {
-      if (piece.data() != to.data()) exchange.kept.push_back({piece, to});
-      continue;
-    }
-    exchange.received.push_back({peers.process(r), options.tag, to});
-    exchange.sent.push_back({peers.process(r), options.tag, piece});
+// Where pieces lie in the output of an all-gather.
+struct GatheredPieces {
+  const Cuts& cuts;  // if there are none, each has `own` elements
+  std::int64_t own;
+  int size;
+
+  WorkRange of(int rank) const {
+    return cuts.empty() ? WorkRange{rank * own, (rank + 1) * own} : piece_of(cuts, rank);
   }
-  if (alike)
-    exchange.gathered = {piece, bytes_at(p.output<void>(), {0, own * peers.size}, type.dtype)};
+  // Those of `count` ranks. After the last rank comes rank 0, so they may lie in two places.
+  std::vector<WorkRange> of_ranks(int first, int count) const {
+    const int up_to_last = std::min(count, size - first);
+    std::vector<WorkRange> places{{of(first).begin, of(first + up_to_last - 1).end}};
+    if (count > up_to_last) places.push_back({0, of(count - up_to_last - 1).end});
+    return places;
+  }
+};
+
+Exchange all_gather_exchange(const Node& node, const KernelPointers& p) {
+  const auto& [peers, tag, cuts, known, after] = node.options<GatherOverProcesses>();
+  const TensorType& type = node.input(0).type();
+  const bool whole = has_whole(node.options<GatherOverProcesses>(), type.shape);
+  const std::int64_t elements = type.shape.elements();
+  const std::int64_t own =
+      cuts.empty() ? elements / (whole ? peers.size : 1) : piece_of(cuts, peers.rank).size();
+  const GatheredPieces pieces{cuts, own, peers.size};
+  const auto given = [&](WorkRange place) {
+    return bytes_at(p.input<void>(0), whole ? place : WorkRange{0, own}, type.dtype);
+  };
+  const auto gathered = [&](WorkRange place) {
+    return bytes_at(p.output<void>(), place, type.dtype);
+  };
+  Exchange exchange;
+  for (const WorkRange& place : pieces.of_ranks(peers.rank, known))
+    if (given(place).data() != gathered(place).data())
+      exchange.kept.push_back({given(place), gathered(place)});
+  for (int shift = known; shift < after; shift += known) {
+    const int from = peers.later(shift), to = peers.later(peers.size - shift);
+    const int count = std::min(known, after - shift);
+    for (const WorkRange& place : pieces.of_ranks(from, count))
+      add_message(exchange.received, peers.process(from), tag, gathered(place));
+    for (const WorkRange& place : pieces.of_ranks(peers.rank, count))
+      add_message(exchange.sent, peers.process(to), tag, given(place));
+  }
+  bool alike = peers.all && known == 1 && after == peers.size;
+  for (int r = 0; alike && r < peers.size; ++r) alike = pieces.of(r).size() == own;
+  if (alike) exchange.gathered = {given(pieces.of(peers.rank)), gathered({0, own * peers.size})};
   return exchange;
 }
 
@@ -195,20 +234,8 @@ Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, Nod
   return node.output();
 }
 
-Peers all_of(ProcessPlace place) { return {place.rank, place.size}; }
-Peers of_host(ProcessPlace place) {
-  const int rank = place.rank % place.per_host;
-  return {
-      .rank = rank, .size = place.per_host, .first = place.rank - rank, .stride = 1, .all = false};
-}
-// The processes that have the same piece on their hosts.
-Peers one_of_each_host(ProcessPlace place) {
-  const int n = place.per_host;
-  return {.rank = place.rank / n,
-          .size = place.size / n,
-          .first = place.rank % n,
-          .stride = n,
-          .all = false};
+Peers all_of(ProcessPlace place, std::int64_t row) {
+  return {.rank = place.rank, .size = place.size, .row = row};
 }
 
 Output sum_of_piece(std::span<const Output> own, const Peers& peers, const PieceOptions& options,
@@ -219,10 +246,12 @@ Output sum_of_piece(std::span<const Output> own, const Peers& peers, const Piece
                     at);
 }
 
-Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
+Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at, int known = 1,
+              int after = 0) {
   Graph& graph = piece.graph();
-  return exchanged(graph, kAllGather, {&piece, 1},
-                   NodeOptions(GatherOverProcesses{peers, next_tag(graph), cuts}), at);
+  const GatherOverProcesses options{peers, next_tag(graph), cuts, known,
+                                    after ? after : peers.size};
+  return exchanged(graph, kAllGather, {&piece, 1}, NodeOptions(options), at);
 }
 
 // Two processes on two hosts send each other whole rows, and both add them: as many bytes as two
@@ -241,6 +270,29 @@ Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bo
     return sum_of_piece(own, peers, {place, towers, mean, one_piece(elements)}, at);
   const Cuts cuts = even_cuts(elements, peers.size);
   return gather(sum_of_piece(own, peers, {place, towers, mean, cuts, true}, at), peers, cuts, at);
+}
+
+// The sum over groups of `stride` successive processes, each of which has added its `towers`. This
+// process has its piece of the sum of its group.
+Output sum_over_groups(std::span<const Output> own, ProcessPlace place, int stride, int towers,
+                       bool mean, std::int64_t row, At at) {
+  const int groups = place.size / stride;
+  int size = tree_levels(groups).front();
+  if (own[0].device().is_gpu()) size = groups;  // NCCL has algorithms of its own
+  if (stride == 1 && adds_within_hosts(place, towers)) size = place.per_host;
+  const int rank = place.rank / stride % size;
+  const Peers peers{.rank = rank,
+                    .size = size,
+                    .first = place.rank - rank * stride,
+                    .stride = stride,
+                    .all = size == place.size,
+                    .row = row / stride};
+  if (size == groups) return sum_among(own, peers, towers, mean, at);
+  const Cuts cuts = even_cuts(own[0].shape().elements(), size);
+  const PieceOptions within{{rank, size}, towers, false, cuts};
+  const Output piece = sum_of_piece(own, peers, within, at);
+  return gather(sum_over_groups({&piece, 1}, place, stride * size, towers * size, mean, row, at),
+                peers, cuts, at);
 }
 
 }  // namespace
@@ -285,17 +337,24 @@ bool may_overtake(const Node& node) {
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
 std::int64_t row_bytes(const Node& node) {
-  const auto of_pieces = [&](const Cuts& cuts) {
-    return cuts.back() * static_cast<std::int64_t>(size_of(node.input(0).type().dtype));
+  const auto bytes = [&](std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(size_of(node.input(0).type().dtype));
   };
-  if (&node.op() == &kReduceScatter) return of_pieces(node.options<ScatterOptions>().cuts);
-  if (&node.op() == &kRingSend) return of_pieces(node.options<RingSendOptions>().cuts);
+  if (&node.op() == &kReduceScatter) return bytes(node.options<ScatterOptions>().peers.row);
+  if (&node.op() == &kAllGather) return bytes(node.options<GatherOverProcesses>().peers.row);
+  if (&node.op() == &kRingSend) return bytes(node.options<RingSendOptions>().cuts.back());
   return node.output_type(0).bytes();
+}
+
+bool exchanges_pieces(const Node& node) {
+  if (&node.op() == &kReduceScatter) return !node.options<ScatterOptions>().peers.all;
+  if (&node.op() == &kAllGather) return !node.options<GatherOverProcesses>().peers.all;
+  return &node.op() == &kRingSend;
 }
 
 Output reduce_scatter(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                       const Cuts& cuts, At at) {
-  return sum_of_piece(own, all_of(place), {place, towers, mean, cuts}, at);
+  return sum_of_piece(own, all_of(place, cuts.back()), {place, towers, mean, cuts}, at);
 }
 
 bool adds_within_hosts(ProcessPlace place, int towers) {
@@ -308,14 +367,7 @@ bool adds_within_hosts(ProcessPlace place, int towers) {
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
-  if (!adds_within_hosts(place, towers)) return sum_among(own, all_of(place), towers, mean, at);
-  const Peers host = of_host(place);
-  const Cuts cuts = even_cuts(own[0].shape().elements(), host.size);
-  const PieceOptions within{{host.rank, host.size}, towers, false, cuts};
-  const Output piece = sum_of_piece(own, host, within, at);
-  const int towers_of_host = place.per_host * towers;
-  return gather(sum_among({&piece, 1}, one_of_each_host(place), towers_of_host, mean, at), host,
-                cuts, at);
+  return sum_over_groups(own, place, 1, towers, mean, own[0].shape().elements(), at);
 }
 
 Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {
@@ -325,7 +377,7 @@ Output ring_send(Output piece, ProcessPlace place, const Cuts& cuts, int arrivin
 }
 
 Output all_gather(Output piece, ProcessPlace place, const Cuts& cuts, At at) {
-  return gather(piece, all_of(place), cuts, at);
+  return gather(piece, all_of(place, cuts.back()), cuts, at);
 }
 
 Output mpi_all_reduce(Output tensor, At at) {
@@ -333,7 +385,11 @@ Output mpi_all_reduce(Output tensor, At at) {
 }
 
 Output gather_over_processes(Output rows, ProcessPlace place, At at) {
-  return gather(rows, all_of(place), {}, at);
+  const Peers peers = all_of(place, rows.shape().elements() * place.size);
+  Output gathered = rows;
+  for (int known = 1; known < place.size; known *= kRoundFactor)
+    gathered = gather(gathered, peers, {}, at, known, std::min(place.size, kRoundFactor * known));
+  return gathered;
 }
 
 }  // namespace belfry

@@ -12,10 +12,10 @@ namespace belfry {
 
 // The canonical sum over the towers of all processes, or their mean. `own` has one sum for each
 // covering node of this process (covering_nodes.h): 1-D tensors of one type. The process has
-// `towers` towers. Each process adds one piece of the row (reduce-scatter), and sends it to the
-// others (all-gather). All get the same tensor. Processes may add within hosts first
-// (adds_within_hosts()). Tensors then have multiples of even_unit() elements, so that all processes
-// build nodes of one shape.
+// `towers` towers. All get the same tensor. Each process adds one piece of the row
+// (reduce-scatter), and sends it to the others (all-gather). If there are many processes, or
+// several hosts with several (adds_within_hosts()), they do so level by level: first within groups
+// of successive processes whose towers are one node of the tree, then one of each group.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 // Like sum_over_processes(), but each process keeps only its own piece: a reduce-scatter.
@@ -38,7 +38,8 @@ Output all_gather(Output piece, ProcessPlace place, const Cuts& cuts, At at = {}
 // the step runs (ProcessGroup::sum).
 Output mpi_all_reduce(Output tensor, At at = {});
 
-// The rows of all processes, by rank: [n, ...] gives [size * n, ...].
+// The rows of all processes, by rank: [n, ...] gives [size * n, ...]. There are up to log4(size)
+// rounds, in each of which a process sends three messages.
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
 // Whether the messages of such a node have a tag of their own in a step, so that they need not keep
@@ -47,8 +48,10 @@ bool may_overtake(const Node& exchange);
 
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
-// Bytes of the row whose pieces such a node sends: the same in all processes.
+// About as many bytes as the row has whose pieces such a node sends: the same in all processes.
 std::int64_t row_bytes(const Node& exchange);
+// Whether it sends pieces of pieces, whose sizes may differ between processes.
+bool exchanges_pieces(const Node& exchange);
 
 extern const Op kReduceScatter, kAllGather, kRingSend, kMpiAllReduce;
 

@@ -1,6 +1,7 @@
 #include "belfry/framework/core_ops/covering_nodes.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace belfry {
 namespace {
@@ -44,6 +45,21 @@ std::vector<TreeNode> all_covering_nodes(int size, int towers) {
 std::int64_t count_nodes_of_others(int rank, int size, int towers) {
   return std::ssize(all_covering_nodes(size, towers)) -
          std::ssize(covering_nodes_of(rank, size, towers));
+}
+
+std::vector<int> tree_levels(int size) {
+  constexpr int kMostPeers = 16;
+  // The tree is halved again and again, so its nodes are halves, quarters, ... of all.
+  const auto are_nodes = [](int group, int of) {
+    return of % group == 0 && std::has_single_bit(static_cast<unsigned>(of / group));
+  };
+  std::vector<int> levels;
+  for (int left = size; left > 1; left /= levels.back()) {
+    int group = kMostPeers;
+    while (group > 1 && !are_nodes(group, left)) --group;
+    levels.push_back(left <= kMostPeers || group == 1 ? left : group);
+  }
+  return levels;
 }
 
 int middle_of(TreeNode node) { return node.begin + (node.end - node.begin + 1) / 2; }

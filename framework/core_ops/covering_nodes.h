@@ -22,6 +22,11 @@ std::vector<TreeNode> all_covering_nodes(int size, int towers);
 // How many covering nodes the other processes have.
 std::int64_t count_nodes_of_others(int rank, int size, int towers);
 
+// How many processes add with each other at each level of a sum over many: groups of successive
+// processes, then groups of such groups, and so on. The towers of a group are one node of the tree,
+// however many each process has. If there are no such groups, or few processes, one level has all.
+std::vector<int> tree_levels(int size);
+
 // Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first
 // half.
 int middle_of(TreeNode node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/keep_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
@@ -21,9 +22,6 @@ constexpr std::chrono::milliseconds kStillWaits{500};
 // How often a process looks for what others have asked it for, and it did not have yet.
 constexpr std::chrono::milliseconds kAskedBeat{1};
 
-// Bytes of heartbeats that may arrive from one process between two beats of this one.
-constexpr std::uint64_t kBytesOfHeartbeats = 1024;
-
 }  // namespace
 
 std::string stalled_run(const std::string& what) { return cat("the run has stalled: ", what); }
@@ -34,13 +32,12 @@ FailureDetector::FailureDetector(std::unique_ptr<ProcessGroup> group, WatchOptio
       options_(options),
       heartbeats_(*group_, options_.beat),
       parts_(*group_, std::move(find)),
-      under_way_(static_cast<std::size_t>(group_->size())),
       next_beat_(Clock::now()),
       warnings_{options_.stall_warn} {}
 
 FailureDetector::~FailureDetector() {
   try {
-    if (!failure_) leave();
+    if (!failure_) use([&] { leave(); });
   } catch (const std::exception& error) {
     log_debug("at the end of the processes: ", error.what());
   }
@@ -51,7 +48,7 @@ void FailureDetector::use(const std::function<void()>& f) {
   try {
     f();
   } catch (...) {
-    fail(std::current_exception());
+    fail_and_tell(std::current_exception());
     throw;
   }
 }
@@ -60,7 +57,7 @@ void FailureDetector::send(GroupMessage& message) {
   use([&] {
     moved_ = Clock::now();
     group_->send(message);
-    under_way_[static_cast<std::size_t>(message.peer)].add(message);
+    note_under_way(message.peer, message);
   });
 }
 
@@ -68,7 +65,7 @@ void FailureDetector::receive(GroupMessage& message) {
   use([&] {
     moved_ = Clock::now();
     group_->receive(message);
-    under_way_[static_cast<std::size_t>(message.peer)].add(message);
+    note_under_way(message.peer, message);
   });
 }
 
@@ -77,7 +74,7 @@ void FailureDetector::sum(GroupMessage& message, DType dtype) {
     moved_ = Clock::now();
     group_->sum(message, dtype);
     for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank()) under_way_[static_cast<std::size_t>(peer)].add(message);
+      if (peer != rank()) note_under_way(peer, message);
   });
 }
 
@@ -99,7 +96,7 @@ void FailureDetector::beat() noexcept {
   try {
     turn();
   } catch (...) {
-    fail(std::current_exception());
+    fail_and_tell(std::current_exception());
   }
 }
 
@@ -109,8 +106,21 @@ void FailureDetector::fail(std::exception_ptr error) noexcept {
   forget_messages();
 }
 
+// Few processes notice that another one is lost. Each that learns of it tells all that it is
+// connected to, before it ends itself, so the news goes around whoever else is lost.
+void FailureDetector::fail_and_tell(std::exception_ptr error) noexcept {
+  if (failure_) return;
+  fail(error);
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    group_->end_others(reason_of(of_process(fields_of(known), rank(), host(rank()))));
+  } catch (...) {
+  }
+}
+
 bool FailureDetector::forget_messages() noexcept {
-  for (UnderWay& under_way : under_way_) under_way.messages.clear();
+  under_way_.clear();
   if (!failure_)
     failure_ = std::make_exception_ptr(CommError("this process has given its messages up"));
   if (!needs_memory_ && !group_->forget_messages()) {
@@ -150,10 +160,12 @@ void FailureDetector::require_intact() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void FailureDetector::UnderWay::add(GroupMessage& message) {
+// Leaves out a message that is done at once: it may be gone the next time this group looks.
+void FailureDetector::note_under_way(int peer, GroupMessage& message) {
   if (message.done) return;
-  if (messages.empty()) since = Clock::now();
-  messages.push_back(&message);
+  UnderWay& under_way = under_way_[peer];
+  if (under_way.messages.empty()) under_way.since = Clock::now();
+  under_way.messages.push_back(&message);
 }
 
 bool FailureDetector::UnderWay::any_but_parts() const {
@@ -171,12 +183,9 @@ bool FailureDetector::StallWarnings::is_due(Clock::time_point began) {
 // moved.
 bool FailureDetector::turn() {
   const bool moved = group_->poll();
-  for (UnderWay& under_way : under_way_)
-    if (std::erase_if(under_way.messages,
-                      [](const GroupMessage* message) { return message->done; }) > 0)
-      moved_ = Clock::now();
+  if (moved) drop_done();
   heartbeats_.hear();
-  parts_.serve();
+  if (moved || parts_.has_postponed()) parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
     look_at_wait();
@@ -188,23 +197,30 @@ bool FailureDetector::turn() {
   return moved;
 }
 
+void FailureDetector::drop_done() {
+  for (auto& [peer, under_way] : under_way_)
+    if (std::erase_if(under_way.messages,
+                      [](const GroupMessage* message) { return message->done; }) > 0)
+      moved_ = Clock::now();
+}
+
 void FailureDetector::look_for_lost() {
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank() || heartbeats_.is_silent(peer)) continue;
-    const UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
-    const bool idle = under_way.messages.empty();
+  for (const int peer : heartbeats_.watched()) {
     const int silent = heartbeats_.silent_intervals(peer);
-    if (heartbeats_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
-      blame_peer(*group_, peer, "it has ended its part of the training before the others");
-    if (options_.most_silent > 0 && silent > options_.most_silent)
+    if (options_.most_silent > 0 && silent > options_.most_silent && !heartbeats_.is_silent(peer))
       blame_peer(*group_, peer,
                  cat("no heartbeat for ", seconds_text(silent * options_.beat),
                      "; its process or its machine has ended, or the link to it is down"));
+  }
+  for (const auto& [peer, under_way] : under_way_) {
+    if (under_way.messages.empty()) continue;
+    if (heartbeats_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
+      blame_peer(*group_, peer, "it has ended its part of the training before the others");
     // For messages of steps, waiting() warns.
-    if (!idle && !heartbeats_.in_step() && warnings_.is_due(under_way.since))
+    if (!heartbeats_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
                   seconds_text(Clock::now() - under_way.since),
-                  "; late: ", heartbeats_.describe(peer));
+                  "; late: ", heartbeats_.late_processes(peer));
   }
 }
 
@@ -225,7 +241,7 @@ void FailureDetector::look_at_wait() {
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank()) received += received_from(peer);
   const std::uint64_t before = std::exchange(received_, received);
-  if (received - before > kBytesOfHeartbeats * static_cast<std::uint64_t>(size())) moved_ = now;
+  if (received - before > heartbeats_.bytes_of_interval()) moved_ = now;
   std::chrono::milliseconds own{0};
   if (waits_ && now - waited_ <= kStillWaits)
     own =
@@ -244,14 +260,13 @@ void FailureDetector::look_at_wait() {
 // "rank 2, node7 and rank 3, node7".
 std::string FailureDetector::awaited() const {
   std::vector<std::string> ranks;
-  for (int peer = 0; peer < size(); ++peer)
-    if (!under_way_[static_cast<std::size_t>(peer)].messages.empty())
-      ranks.push_back(describe_rank(*group_, peer));
+  for (const auto& [peer, under_way] : under_way_)
+    if (!under_way.messages.empty()) ranks.push_back(describe_rank(*group_, peer));
   return ranks.empty() ? "others" : join(ranks, " and ");
 }
 
 // All processes wait for each other here, so that none ends while others need it. Each sends
-// heartbeats until no process needs any.
+// heartbeats until no process needs any. When all have left, nobody asks for parts any more.
 void FailureDetector::leave() {
   Backoff backoff;
   const auto look_until = [&](const auto& over) {
@@ -260,8 +275,7 @@ void FailureDetector::leave() {
   end_wait();
   heartbeats_.tell({});
   heartbeats_.leave();
-  parts_.end();
-  look_until([&] { return heartbeats_.all_left() && parts_.all_ended(); });
+  look_until([&] { return heartbeats_.all_left(); });
   silent_ = true;
   look_until([&] { return heartbeats_.all_sent(); });
   heartbeats_.send(true);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,8 +100,6 @@ class FailureDetector final : public ProcessGroup {
 
   // Messages to and from one process that are under way.
   struct UnderWay {
-    // Leaves out a message that is done at once: it may be gone the next time this group looks.
-    void add(GroupMessage& message);
     // Whether there are other messages than those of PartServer.
     bool any_but_parts() const;
 
@@ -116,9 +115,12 @@ class FailureDetector final : public ProcessGroup {
   };
 
   void require_intact() const;
-  // Calls f(), which uses the group, and records a failure.
+  void fail_and_tell(std::exception_ptr error) noexcept;
+  // Calls f(), which uses the group. Records a failure, and tells the other processes.
   void use(const std::function<void()>& f);
+  void note_under_way(int peer, GroupMessage& message);
   bool turn();
+  void drop_done();
   void look_for_lost();
   void note_wait();
   void look_at_wait();
@@ -129,7 +131,7 @@ class FailureDetector final : public ProcessGroup {
   const WatchOptions options_;
   PeerHeartbeats heartbeats_;
   PartServer parts_;
-  std::vector<UnderWay> under_way_;  // by rank
+  std::map<int, UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
   StallWarnings warnings_;
   bool waits_ = false;

@@ -34,7 +34,7 @@ struct Incoming {
   std::uint64_t size = 0;
   std::string text = {};
 };
-// What a call of gather() or collect() sends or receives.
+// What a process sends or receives at once.
 struct Texts {
   std::vector<Incoming> incoming;
   std::string sent;
@@ -70,32 +70,14 @@ void receive_texts(ProcessGroup& group, Texts& texts) {
   }
 }
 
-// Rank 0 receives the texts of all other processes.
-std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own) {
-  const detail::MessageMemory<Texts> texts(group);
-  for (int r = 1; r < group.size(); ++r) texts->incoming.push_back({r});
-  receive_texts(group, *texts);
-  std::vector<std::string> all{own};
-  for (Incoming& from : texts->incoming) all.push_back(std::move(from.text));
-  return all;
-}
-
-std::string receive_sized(ProcessGroup& group, int peer) {
-  const detail::MessageMemory<Texts> texts(group);
-  texts->incoming.push_back({peer});
-  receive_texts(group, *texts);
-  return std::move(texts->incoming[0].text);
-}
-
-// Sends a text to the processes from `first` to `last`.
-void send_sized(ProcessGroup& group, int first, int last, std::string text) {
+void send_sized(ProcessGroup& group, std::span<const int> peers, std::string text) {
   require<CommError>(text.size() <= kMostGatheredBytes, "a text of ", text.size(),
                      " bytes is too long for other processes; they take ", kMostGatheredBytes);
   const detail::MessageMemory<Texts> texts(group);
   texts->sent = std::move(text);
   texts->sent_size = texts->sent.size();
   const std::span<std::byte> bytes = bytes_of(texts->sent);
-  for (int peer = first; peer <= last; ++peer) {
+  for (const int peer : peers) {
     texts->messages.push_back(
         {peer, kSizesTag, std::as_writable_bytes(std::span(&texts->sent_size, 1))});
     for (std::size_t from = 0; from < bytes.size(); from += kTextPiece)
@@ -116,23 +98,41 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-// The texts of joined(), which rank 0 has sent.
-std::vector<std::string> parted(const ProcessGroup& group, const std::string& all) {
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(group.size()));
+// Appends the texts of joined(), so many, which a process has sent.
+void append_parted(const ProcessGroup& group, int sender, int count, const std::string& all,
+                   std::vector<std::string>& texts) {
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(count));
   std::size_t from = sizes.size() * sizeof(sizes[0]);
   const auto require_intact = [&](bool intact) {
-    if (!intact) blame_peer(group, 0, "sends texts whose sizes are wrong");
+    if (!intact) blame_peer(group, sender, "sends texts whose sizes are wrong");
   };
   require_intact(all.size() >= from);
   std::memcpy(sizes.data(), all.data(), from);
-  std::vector<std::string> texts;
   for (const std::uint64_t size : sizes) {
     require_intact(size <= all.size() - from);
     texts.push_back(all.substr(from, size));
     from += size;
   }
   require_intact(from == all.size());
-  return texts;
+}
+
+// The texts of a process and of all below it in the tree, by rank. At rank 0 these are all.
+std::vector<std::string> receive_below(ProcessGroup& group, const std::string& own) {
+  const RankTree tree(group);
+  const detail::MessageMemory<Texts> texts(group);
+  for (const int child : tree.children) texts->incoming.push_back({child});
+  receive_texts(group, *texts);
+  std::vector<std::string> all{own};
+  for (const Incoming& from : texts->incoming)
+    append_parted(group, from.peer, tree.below(from.peer), from.text, all);
+  return all;
+}
+
+std::string receive_sized(ProcessGroup& group, int peer) {
+  const detail::MessageMemory<Texts> texts(group);
+  texts->incoming.push_back({peer});
+  receive_texts(group, *texts);
+  return std::move(texts->incoming[0].text);
 }
 
 }  // namespace
@@ -190,17 +190,32 @@ void finish(ProcessGroup& group, std::span<GroupMessage> messages) {
   }
 }
 
+RankTree::RankTree(int rank, int of) : size(of) {
+  int step = 1;
+  for (; step < size && rank % (2 * step) == 0; step *= 2)
+    if (rank + step < size) children.push_back(rank + step);
+  parent = rank == 0 ? -1 : rank - step;
+}
+
+int RankTree::below(int child) const {
+  const int lowest_bit = child & -child;
+  return std::min(lowest_bit, size - child);
+}
+
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own) {
-  if (group.rank() == 0) return receive_all(group, own);
-  send_sized(group, 0, 0, own);
+  std::vector<std::string> all = receive_below(group, own);
+  if (group.rank() == 0) return all;
+  send_sized(group, {{RankTree(group).parent}}, joined(all));
   return {};
 }
 
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own) {
   if (group.size() == 1) return {own};
-  const std::vector<std::string> all = collect(group, own);
-  if (group.rank() > 0) return parted(group, receive_sized(group, 0));
-  send_sized(group, 1, group.size() - 1, joined(all));
+  std::vector<std::string> all = collect(group, own);
+  const RankTree tree(group);
+  std::string texts = tree.parent < 0 ? joined(all) : receive_sized(group, tree.parent);
+  if (tree.parent >= 0) append_parted(group, tree.parent, group.size(), texts, all);
+  if (!tree.children.empty()) send_sized(group, tree.children, std::move(texts));
   return all;
 }
 

@@ -79,8 +79,23 @@ std::string describe_rank(const ProcessGroup& group, int rank);
 // Polls until all messages are done, and waits in between.
 void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 
-// Each process gives bytes, at most 4 GiB, and gets everybody's, by rank. All processes call it in
-// one order. If it throws, the group has forgotten all messages.
+// The tree along which gather() and others pass messages: a process's parent is its rank without
+// the lowest bit. So a process has at most log2(size) children, and all ranks from a child up to
+// the next one are below that child.
+struct RankTree {
+  RankTree(int rank, int size);
+  explicit RankTree(const ProcessGroup& group) : RankTree(group.rank(), group.size()) {}
+  // How many processes a child stands for: itself, and all below it.
+  int below(int child) const;
+
+  int size;
+  int parent = -1;            // of rank 0: -1
+  std::vector<int> children;  // by rank
+};
+
+// Each process gives bytes, and gets everybody's, by rank: at most 4 GiB in all. They travel up the
+// tree, and then down. All processes call it in one order. If it throws, the group has forgotten
+// all messages.
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 
 // Like gather(), but only rank 0 gets them; others get none.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <sys/stat.h>
@@ -11,18 +12,15 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/base/sha256.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/peer_error.h"
 #include "belfry/framework/group/seconds_impl.h"
 #include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
 
 // The beginning of a file of /proc; "" if it cannot be read.
 std::string read_proc(const std::string& path) try {
@@ -45,6 +43,31 @@ std::uint64_t machine_of_numbers() {
   return machine;
 }
 
+constexpr int kNormalSilence = 5;  // intervals
+constexpr auto kNoWait = std::numeric_limits<std::uint32_t>::max();
+
+std::uint32_t number_of(std::chrono::steady_clock::duration length) {
+  const auto number = std::chrono::duration_cast<std::chrono::milliseconds>(length).count();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(number, 0, kNoWait - 1));
+}
+
+std::size_t bytes_of_bits(int bits) { return static_cast<std::size_t>(bits + 7) / 8; }
+
+using CheckHash = std::uint64_t;
+
+CheckHash check_hash(std::span<const std::byte> bytes) {
+  Fnv1a hash;
+  hash.add(bytes);
+  return hash.value();
+}
+
+// Ranks are numbered in a circle. Calls f() with the distances of processes that hear of each
+// other.
+template <class F>
+void for_distances(int size, const F& f) {
+  for (int distance = 1; distance < size; distance *= 2) f(distance);
+}
+
 // The state of a process on this machine, as the letter in /proc; 0 if unknown.
 char state_of(std::uint32_t pid) {
   const std::string text = read_proc(cat("/proc/", pid, "/stat"));
@@ -58,82 +81,214 @@ PeerHeartbeats::PeerHeartbeats(ProcessGroup& group, std::chrono::milliseconds in
     : group_(group),
       interval_(interval),
       machine_(machine_of_numbers()),
-      peers_(static_cast<std::size_t>(group.size())) {
-  for (Peer& peer : peers_) {
-    peer.rank = static_cast<int>(&peer - peers_.data());
-    peer.received = {peer.rank, kHeartbeatTag, bytes_of(peer.in)};
-    peer.sent = {peer.rank, kHeartbeatTag, bytes_of(peer.out), true};
-    peer.leaving = {peer.rank, kLeaveTag, bytes_of(peer.leaves_in)};
-    peer.told = {peer.rank, kLeaveTag, bytes_of(peer.leaves_out), true};
-    if (is_own(peer)) continue;
-    group.receive(peer.received);
-    group.receive(peer.leaving);
+      tree_(group),
+      left_(static_cast<std::size_t>(group.size())),
+      from_children_(tree_.children.size()),
+      to_children_(tree_.children.size()),
+      since_(Clock::now()) {
+  const int rank = group.rank(), size = group.size();
+  const std::size_t bytes = sizeof(Heartbeat) + bytes_of_bits(size) + sizeof(CheckHash);
+  for_distances(size, [&](int distance) {
+    listeners_.push_back({std::vector<std::byte>(bytes), {(rank + distance) % size}});
+    watched_.push_back({.rank = (rank + size - distance) % size,
+                        .in = std::vector<std::byte>(bytes),
+                        .heard = Clock::now()});
+  });
+  for (Listener& to : listeners_) to.sent = {to.sent.peer, kHeartbeatTag, std::span(to.out), true};
+  for (Watched& from : watched_) {
+    from.received = {from.rank, kHeartbeatTag, std::span(from.in)};
+    group.receive(from.received);
   }
+  const auto prepare = [](Leaving& leaving, int peer, bool done) {
+    leaving.message = {peer, kLeaveTag, {&leaving.byte, 1}, done};
+  };
+  for (std::size_t i = 0; i < tree_.children.size(); ++i) {
+    prepare(from_children_[i], tree_.children[i], false);
+    prepare(to_children_[i], tree_.children[i], true);
+    group.receive(from_children_[i].message);
+  }
+  prepare(to_parent_, tree_.parent, true);
+  prepare(from_parent_, tree_.parent, true);
+  if (tree_.parent >= 0) group.receive(from_parent_.message);
+  send();  // so all are connected with their listeners, who will learn why this process ends
 }
 
 void PeerHeartbeats::hear() {
-  for (Peer& peer : peers_) {
-    if (is_own(peer)) continue;
-    if (peer.leaving.done && peer.left == 0) peer.left = 1;
-    const std::uint64_t bytes = group_.received_from(peer.rank);
-    if (std::exchange(peer.bytes, bytes) != bytes) peer.silent = 0;
-    if (is_silent(peer.rank) || !peer.received.done) continue;
-    peer.silent = 0;
-    peer.in.doing[sizeof(peer.in.doing) - 1] = '\0';  // whatever has arrived
-    const bool goes_on = peer.in.launches == peer.last.launches &&
-                         std::string_view(peer.in.doing) == peer.last.doing;
-    if (!goes_on) peer.since = std::chrono::steady_clock::now();
-    peer.last = peer.in;
-    if (!is_silent(peer.rank)) group_.receive(peer.received);
+  for (Watched& from : watched_) {
+    const std::uint64_t bytes = group_.received_from(from.rank);
+    if (std::exchange(from.bytes, bytes) != bytes) from.silent = 0;
+    if (from.is_last || !from.received.done) continue;
+    from.silent = 0;
+    const auto said = std::span(from.in).first(from.in.size() - sizeof(CheckHash));
+    CheckHash hash = 0;
+    std::memcpy(&hash, said.data() + said.size(), sizeof(hash));
+    if (hash != check_hash(said)) blame_peer(group_, from.rank, "sends a damaged heartbeat");
+    Heartbeat heartbeat;
+    std::memcpy(&heartbeat, from.in.data(), sizeof(heartbeat));
+    take(heartbeat, from);
+    if (!from.is_last) group_.receive(from.received);
+  }
+  look_at_leaving();
+}
+
+void PeerHeartbeats::take(const Heartbeat& heartbeat, Watched& from) {
+  const Clock::time_point now = Clock::now();
+  from.is_last = heartbeat.is_last != 0;
+  from.wait = heartbeat.wait;
+  from.least = heartbeat.least;
+  from.heard = now;
+  from.unheard = 0;
+  Status status = heartbeat.own;
+  status.rank = from.rank;
+  status.age = status.silence = status.unheard = 0;
+  known_.erase(from.rank);  // nobody knows it better
+  learn(status, now);
+  for (const Status& other : heartbeat.others)
+    if (other.pid != 0) learn(other, now);
+  for (std::size_t rank = 0; rank < left_.size(); ++rank) {
+    const std::byte bits = from.in[sizeof(Heartbeat) + rank / 8];
+    if (left_[rank] == 0 && (bits >> (rank % 8) & std::byte{1}) != std::byte{0}) left_[rank] = 1;
   }
 }
 
-void PeerHeartbeats::send(bool last) {
-  Heartbeat heartbeat{.pid = static_cast<std::uint32_t>(::getpid()),
-                      .is_last = last,
-                      .launches = launches_,
-                      .machine = machine_,
-                      .wait = static_cast<std::uint32_t>(std::min<std::int64_t>(
-                          wait_.count(), std::numeric_limits<std::uint32_t>::max())),
-                      .in_step = in_step()};
+// What has arrived may be anything.
+void PeerHeartbeats::learn(Status status, Clock::time_point now) {
+  if (status.rank < 0 || status.rank >= group_.size() || status.rank == group_.rank()) return;
+  status.doing[sizeof(status.doing) - 1] = '\0';
+  const auto order = [](const Status& of) { return std::tuple(of.number, of.unheard); };
+  const auto [known, is_new] = known_.try_emplace(status.rank);
+  if (!is_new && order(status) <= order(known->second.status)) return;
+  known->second = {status, now - std::chrono::milliseconds(status.age),
+                   now - std::chrono::milliseconds(status.length)};
+}
+
+// Others may hear of a silent process only by those who watch it.
+void PeerHeartbeats::vouch(const Watched& peer) {
+  if (peer.is_last || (peer.silent <= kNormalSilence && !is_stopped(peer.rank))) return;
+  Known& known = known_[peer.rank];
+  known.said = Clock::now();
+  known.status.rank = peer.rank;
+  known.status.unheard = peer.unheard;
+  known.status.waits = 0;  // it may have, but now others wait for it
+  if (peer.silent > kNormalSilence) known.status.silence = number_of(peer.silent * interval_);
+}
+
+// A process has left with all that are below it in the tree.
+void PeerHeartbeats::look_at_leaving() {
+  const bool left_below =
+      leaves_ && std::ranges::all_of(from_children_, [](auto& l) { return l.message.done; });
+  if (!left_below || all_left_) return;
+  if (tree_.parent >= 0 && std::exchange(to_parent_.byte, std::byte{1}) == std::byte{0})
+    group_.send(to_parent_.message);
+  if (!from_parent_.message.done) return;
+  all_left_ = true;
+  for (Leaving& child : to_children_) group_.send(child.message);
+}
+
+PeerHeartbeats::Status PeerHeartbeats::own_status() {
   const std::string doing = own_doing();
-  std::memcpy(heartbeat.doing, doing.data(), std::min(doing.size(), sizeof(heartbeat.doing) - 1));
-  for (Peer& peer : peers_) {
-    if (is_own(peer) || !peer.sent.done) continue;
-    peer.out = heartbeat;
-    group_.send(peer.sent);
+  Status status{.pid = static_cast<std::uint32_t>(::getpid()),
+                .rank = group_.rank(),
+                .launches = launches_,
+                .machine = machine_,
+                .number = said_.number + 1,
+                .in_step = in_step(),
+                .waits = wait_.count() > 0};
+  std::memcpy(status.doing, doing.data(), std::min(doing.size(), sizeof(status.doing) - 1));
+  const bool goes_on =
+      status.launches == said_.launches && std::string_view(status.doing) == said_.doing;
+  if (!goes_on) since_ = Clock::now();
+  status.length = number_of(Clock::now() - since_);
+  return said_ = status;
+}
+
+void PeerHeartbeats::send(bool last) {
+  Heartbeat heartbeat{.own = own_status(),
+                      .is_last = last,
+                      .wait = leaves_ ? kNoWait : number_of(wait_),
+                      .least = shortest_wait()};
+  const Clock::time_point now = Clock::now();
+  for (const Watched& peer : watched_) vouch(peer);
+  std::erase_if(known_, [&](const auto& entry) {
+    return !is_recent(entry.second) && !find_watched(entry.first);
+  });
+  std::vector<const Known*> others;
+  for (const auto& [rank, known] : known_)
+    if (is_recent(known) && intervals_since_left(rank) == 0) others.push_back(&known);
+  const std::size_t passed_on = std::min(kPassedOn, others.size());
+  std::ranges::partial_sort(
+      others, others.begin() + static_cast<std::ptrdiff_t>(passed_on), {}, [](const Known* known) {
+        return std::tuple(known->status.waits, known->status.launches, known->status.rank);
+      });
+  for (std::size_t i = 0; i < passed_on; ++i) {
+    Status& other = heartbeat.others[i];
+    other = others[i]->status;
+    other.age = number_of(now - others[i]->said);
+    other.length = number_of(now - others[i]->since);
+  }
+  std::vector<std::byte> bytes(sizeof(Heartbeat) + bytes_of_bits(group_.size()) +
+                               sizeof(CheckHash));
+  std::memcpy(bytes.data(), &heartbeat, sizeof(heartbeat));
+  for (std::size_t rank = 0; rank < left_.size(); ++rank)
+    if (left_[rank] > 0) bytes[sizeof(Heartbeat) + rank / 8] |= std::byte{1} << (rank % 8);
+  const auto said = std::span(bytes).first(bytes.size() - sizeof(CheckHash));
+  const CheckHash hash = check_hash(said);
+  std::memcpy(said.data() + said.size(), &hash, sizeof(hash));
+  for (Listener& to : listeners_) {
+    if (!to.sent.done) continue;
+    std::ranges::copy(bytes, to.out.begin());
+    group_.send(to.sent);
   }
 }
 
 void PeerHeartbeats::leave() {
-  for (Peer& peer : peers_)
-    if (!is_own(peer)) group_.send(peer.told);
+  leaves_ = true;
+  left_[static_cast<std::size_t>(group_.rank())] = 1;
+  look_at_leaving();
 }
 
 bool PeerHeartbeats::all_sent() const {
-  return std::ranges::all_of(peers_,
-                             [](const Peer& peer) { return peer.sent.done && peer.told.done; });
+  return std::ranges::all_of(listeners_, [](auto& to) { return to.sent.done; }) &&
+         std::ranges::all_of(to_children_, [](auto& to) { return to.message.done; }) &&
+         to_parent_.message.done;
 }
 
-bool PeerHeartbeats::all_left() const {
-  return std::ranges::all_of(peers_,
-                             [&](const Peer& peer) { return is_own(peer) || peer.left > 0; });
-}
-
-bool PeerHeartbeats::all_silent() const {
-  return std::ranges::all_of(
-      peers_, [&](const Peer& peer) { return is_own(peer) || is_silent(peer.rank); });
-}
+bool PeerHeartbeats::all_silent() const { return std::ranges::all_of(watched_, &Watched::is_last); }
 
 void PeerHeartbeats::count_interval() {
-  for (Peer& peer : peers_) {
+  for (Watched& peer : watched_) {
+    ++peer.unheard;
     if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
-    if (peer.left > 0) ++peer.left;
   }
+  for (int& left : left_)
+    if (left > 0) ++left;
+}
+
+std::vector<int> PeerHeartbeats::watched() const {
+  std::vector<int> ranks;
+  for (const Watched& peer : watched_) ranks.push_back(peer.rank);
+  return ranks;
+}
+
+const PeerHeartbeats::Watched* PeerHeartbeats::find_watched(int rank) const {
+  const auto found = std::ranges::find(watched_, rank, &Watched::rank);
+  return found == watched_.end() ? nullptr : &*found;
+}
+
+int PeerHeartbeats::silent_intervals(int rank) const {
+  const Watched* const peer = find_watched(rank);
+  return peer ? peer->silent : 0;
+}
+
+bool PeerHeartbeats::is_silent(int rank) const {
+  const Watched* const peer = find_watched(rank);
+  return peer && peer->is_last;
 }
 
 bool PeerHeartbeats::is_stopped(int rank) const {
-  const Heartbeat& last = peer(rank).last;
+  const auto known = known_.find(rank);
+  if (known == known_.end()) return false;
+  const Status& last = known->second.status;
   const bool is_seen = last.machine != 0 && last.machine == machine_ &&
                        group_.host(rank) == group_.host(group_.rank());
   if (last.pid == 0 || !is_seen) return false;
@@ -142,16 +297,24 @@ bool PeerHeartbeats::is_stopped(int rank) const {
 }
 
 std::string PeerHeartbeats::describe(int rank) const {
-  const Peer& peer = this->peer(rank);
-  const std::string doing = peer.last.doing[0]
-                                ? cat(shown(peer.last.doing, sizeof(peer.last.doing)), " for ",
-                                      seconds_text(std::chrono::steady_clock::now() - peer.since))
+  if (const auto known = known_.find(rank); known != known_.end()) return describe(known->second);
+  return cat(describe_rank(group_, rank), ": nobody says what it does");
+}
+
+std::string PeerHeartbeats::describe(const Known& known) const {
+  const int rank = known.status.rank;
+  const int silent = silent_intervals(rank);
+  const auto silence = silent > kNormalSilence ? silent * interval_
+                                               : std::chrono::milliseconds(known.status.silence);
+  const std::string doing = known.status.doing[0]
+                                ? cat(shown(known.status.doing, sizeof(known.status.doing)),
+                                      " for ", seconds_text(Clock::now() - known.since))
                                 : "is between two steps";
   return cat(describe_rank(group_, rank), ": ",
              is_stopped(rank)
                  ? cat("is stopped (SIGCONT lets it go on), and said last that it ", doing)
-             : peer.silent > 5 ? cat("no heartbeat for ", seconds_text(peer.silent * interval_))
-                               : doing);
+             : silence.count() > 0 ? cat("no heartbeat for ", seconds_text(silence))
+                                   : doing);
 }
 
 std::string PeerHeartbeats::own_doing() const {
@@ -159,42 +322,92 @@ std::string PeerHeartbeats::own_doing() const {
   return wait_.count() > 0 ? cat("waits for ", awaited_, " between two steps") : "";
 }
 
+// One that waits may be late because of a process between two steps.
 bool PeerHeartbeats::any_computes_late() const {
-  return std::ranges::any_of(
-      peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.in_step != 0; });
+  const bool all_wait =
+      std::ranges::none_of(known_, [&](const auto& entry) { return goes_on(entry.second); });
+  return std::ranges::any_of(known_, [&](const auto& entry) {
+    const Status& status = entry.second.status;
+    return is_late(entry.second) && status.in_step != 0 && (status.waits == 0 || all_wait);
+  });
 }
 
 bool PeerHeartbeats::any_late() const {
-  return std::ranges::any_of(peers_, [&](const Peer& peer) { return is_late(peer); });
+  return std::ranges::any_of(known_, [&](const auto& entry) { return is_late(entry.second); });
+}
+
+template <class F>
+std::string PeerHeartbeats::describe_if(const F& f) const {
+  std::string all;
+  for (const auto& [rank, known] : known_)
+    if (f(known)) all += cat(all.empty() ? "" : "; ", describe(known));
+  return all;
 }
 
 std::string PeerHeartbeats::late_processes() const {
-  std::string all;
-  for (const Peer& peer : peers_) {
-    if (is_late(peer)) all += cat(all.empty() ? "" : "; ", describe(peer.rank));
+  std::string late =
+      describe_if([&](const Known& known) { return is_late(known) && known.status.waits == 0; });
+  if (late.empty()) late = describe_if([&](const Known& known) { return is_late(known); });
+  return late.empty() ? "no process; the message itself is slow" : late;
+}
+
+std::string PeerHeartbeats::late_processes(int awaited) const {
+  const auto known = known_.find(awaited);
+  if (known != known_.end() && known->second.status.waits == 0) return describe(awaited);
+  const std::string late = describe_if(
+      [&](const Known& other) { return goes_on(other) && other.status.launches <= launches_; });
+  return late.empty() ? describe(awaited) : late;
+}
+
+// The shortest wait of the watched processes, and of those that they know of. It grows with time,
+// but no longer while one of them is silent: it may be stopped, and wait for nobody.
+std::uint32_t PeerHeartbeats::shortest_wait() const {
+  std::uint32_t shortest = kNoWait;
+  for (const Watched& peer : watched_) {
+    const std::uint32_t wait = std::min(peer.wait, peer.least);
+    if (wait == kNoWait) continue;
+    const auto since = std::min<Clock::duration>(Clock::now() - peer.heard, interval_);
+    shortest =
+        std::min(shortest, peer.wait == 0 ? 0 : number_of(std::chrono::milliseconds(wait) + since));
   }
-  return all.empty() ? "no process; the message itself is slow" : all;
+  return shortest;
 }
 
 std::chrono::milliseconds PeerHeartbeats::least_wait() const {
-  constexpr auto kNone = std::numeric_limits<std::uint32_t>::max();
-  std::uint32_t least = kNone;
-  for (const Peer& peer : peers_)
-    if (!is_own(peer) && peer.left == 0) least = std::min(least, peer.last.wait);
-  return std::chrono::milliseconds(least == kNone ? 0 : least);
+  const std::uint32_t least = shortest_wait();
+  return std::chrono::milliseconds(least == kNoWait ? 0 : least);
 }
 
 std::string PeerHeartbeats::all_processes() const {
   const std::string doing = own_doing();
-  std::string all = cat(describe_rank(group_, group_.rank()), ": ",
-                        in_step() ? cat(doing, " and waits for ", awaited_) : doing);
-  for (const Peer& peer : peers_)
-    if (!is_own(peer) && peer.left == 0) all += cat("; ", describe(peer.rank));
-  return all;
+  const std::string others =
+      describe_if([&](const Known& known) { return intervals_since_left(known.status.rank) == 0; });
+  return cat(describe_rank(group_, group_.rank()), ": ",
+             in_step() ? cat(doing, " and waits for ", awaited_) : doing,
+             others.empty() ? "" : "; ", others);
 }
 
-bool PeerHeartbeats::is_late(const Peer& peer) const {
-  return !is_own(peer) && peer.left == 0 && peer.last.launches < launches_;
+std::uint64_t PeerHeartbeats::bytes_of_interval() const {
+  constexpr std::uint64_t kHead = 64, kLateOnes = 4;
+  std::uint64_t bytes = 0;
+  for (const Watched& peer : watched_) bytes += kLateOnes * (peer.in.size() + kHead);
+  return bytes;
+}
+
+// Long enough to come from any process, from listener to listener.
+bool PeerHeartbeats::is_recent(const Known& known) const {
+  const auto hops = static_cast<int>(watched_.size());
+  return Clock::now() - known.said <= (kNormalSilence + 3 + 2 * hops) * interval_;
+}
+
+bool PeerHeartbeats::goes_on(const Known& known) const {
+  return known.status.waits == 0 && intervals_since_left(known.status.rank) == 0 &&
+         is_recent(known);
+}
+
+bool PeerHeartbeats::is_late(const Known& known) const {
+  return intervals_since_left(known.status.rank) == 0 && known.status.launches < launches_ &&
+         is_recent(known);
 }
 
 }  // namespace belfry

@@ -82,22 +82,20 @@ PartServer::PartServer(ProcessGroup& group, Find find)
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     peer.asked = {r, kAskTag, bytes_in(peer.in)};
     peer.answer = {r, kAnswerTag, {}, true};
-    peer.ending = {r, kAskTag, bytes_in(peer.out), true};
-    peer.ended = r == group.rank();
-    if (!peer.ended) group.receive(peer.asked);
+    if (r != group.rank()) group.receive(peer.asked);
   }
 }
 
 void PartServer::serve() {
+  has_postponed_ = false;
   for (Peer& peer : peers_) {
-    if (peer.ended || !peer.asked.done || !peer.answer.done) continue;
-    if (peer.in.ends != 0) {
-      peer.ended = true;
-      continue;
-    }
+    if (!peer.asked.done || !peer.answer.done) continue;
     last_ = std::chrono::steady_clock::now();
     std::optional<std::vector<std::byte>> found = find_(peer.in.key, peer.in.runs);
-    if (!found) continue;
+    if (!found) {
+      has_postponed_ = true;
+      continue;
+    }
     peer.bytes = *std::move(found);
     peer.answer.bytes = peer.bytes;
     group_.receive(peer.asked);
@@ -107,19 +105,6 @@ void PartServer::serve() {
 
 bool PartServer::asked_lately() const {
   return std::chrono::steady_clock::now() - last_ < std::chrono::milliseconds(100);
-}
-
-void PartServer::end() {
-  for (Peer& peer : peers_) {
-    if (&peer == &peers_[static_cast<std::size_t>(group_.rank())]) continue;
-    peer.out = {.ends = 1};
-    group_.send(peer.ending);
-  }
-}
-
-bool PartServer::all_ended() const {
-  return std::ranges::all_of(
-      peers_, [](const Peer& peer) { return peer.ended && peer.answer.done && peer.ending.done; });
 }
 
 void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,

@@ -70,26 +70,21 @@ class PartServer {
   PartServer(const PartServer&) = delete;
   PartServer& operator=(const PartServer&) = delete;
 
-  // Receives pending requests, and answers those that it can.
+  // Receives pending requests, and answers those that it can. Call it when messages have moved, or
+  // while an answer is postponed.
   void serve();
+  bool has_postponed() const { return has_postponed_; }
   // Whether somebody has asked within the last 100 ms, and so may soon ask again.
   bool asked_lately() const;
-
-  // Announces to the others that this process has no more requests.
-  void end();
-  // Whether all have announced that, and every request is answered.
-  bool all_ended() const;
 
  private:
   struct Ask {
     std::uint64_t key = 0, runs = 0;
-    std::uint64_t ends = 0;  // not 0: the sender has no more requests
   };
   struct Peer {
-    Ask in, out;
-    GroupMessage asked, answer, ending;
+    Ask in;
+    GroupMessage asked, answer;
     std::vector<std::byte> bytes;  // of the answer
-    bool ended = false;
   };
   friend void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                           std::span<const std::span<std::byte>> parts);
@@ -97,6 +92,7 @@ class PartServer {
   ProcessGroup& group_;
   const Find find_;
   std::vector<Peer> peers_;  // by rank
+  bool has_postponed_ = false;
   std::chrono::steady_clock::time_point last_ = {};
 };
 

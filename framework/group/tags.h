@@ -25,4 +25,8 @@ inline constexpr int kStepTags = kFirstReservedTag;
 // Whether messages of this tag overtake longer ones that were posted before.
 constexpr bool overtakes(int tag) { return tag == kHeartbeatTag || tag == kEndTag; }
 
+// Whether a message of this tag may never come: requests of processes that may have none. Who
+// expects one does not wait for its sender.
+constexpr bool may_never_come(int tag) { return tag == kAskTag; }
+
 }  // namespace belfry

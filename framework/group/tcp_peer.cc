@@ -114,8 +114,10 @@ bool TcpPeer::poll() {
   if (forgotten_) return false;
   // Read first: when nothing more can be sent, the reason that ends this process may have arrived.
   const bool received = read();
-  const bool waits = !awaited_.empty() || in_[0].into || in_[1].into || !out_[0].messages.empty() ||
-                     !out_[1].messages.empty() || !offered_.empty() || !takings_.empty();
+  const bool waits =
+      std::ranges::any_of(awaited_, [](auto* message) { return !may_never_come(message->tag); }) ||
+      in_[0].into || in_[1].into || !out_[0].messages.empty() || !out_[1].messages.empty() ||
+      !offered_.empty() || !takings_.empty();
   if (closed_ && waits)
     fail(cat("the process has ended", was_reset_ ? " (it has reset the connection)" : ""));
   return (!closed_ && write()) || received;

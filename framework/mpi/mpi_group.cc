@@ -67,6 +67,10 @@ class MpiGroup final : public ProcessGroup {
     if (ended_by_other_ != MPI_REQUEST_NULL) MPI_Cancel(&ended_by_other_);
     if (failed_) return;  // others may never get to the end; the launcher ends them
     MPI_Wait(&ended_by_other_, MPI_STATUS_IGNORE);
+    for (MPI_Request& request : requests_) {  // of messages that never came
+      MPI_Cancel(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     MPI_Comm_free(&all_);
     MPI_Finalize();
   }

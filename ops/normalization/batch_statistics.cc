@@ -148,9 +148,19 @@ void expand_statistics(Expansion& e) {
     return e.add_once(op, std::move(from), {channels, channels, count});
   };
   if (processes == 1) return set_result(e, combine(kCombineMoments, parts));
-  const Shape rows{processes * std::ssize(parts) / 3, 2 * channels.shape[0] + 1};
-  const NodeIndex gathered = e.add_once(kGatherMoments, parts, {{rows, count.dtype}});
-  set_result(e, combine(kCombineGathered, {{gathered, 0}}));
+  const std::vector<int> levels = tree_levels(processes);
+  const std::int64_t columns = 2 * channels.shape[0] + 1;
+  std::int64_t own = std::ssize(parts) / 3;
+  std::vector<Value> given = parts;
+  for (std::size_t level = 0;; ++level) {
+    const Shape rows{levels[level] * own, columns};
+    const NodeIndex gathered =
+        e.add_once(gather_moments_at(level), std::move(given), {{rows, count.dtype}});
+    if (level + 1 == levels.size())
+      return set_result(e, combine(kCombineGathered, {{gathered, 0}}));
+    given = {{e.add_once(kMergeMoments, {{gathered, 0}}, {{{1, columns}, count.dtype}}), 0}};
+    own = 1;
+  }
 }
 
 OutputTypes statistics_grad_shape(const ShapeContext& c) { return {c.type(0)}; }

@@ -72,19 +72,52 @@ OutputTypes rows_shape(const ShapeContext& c) {
   return {channels, channels, Shape{}};
 }
 
+// Row k of the input.
+template <class T>
+MomentsPart<T> part_in_rows(const KernelPointers& p, std::int64_t channels, std::size_t k) {
+  const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
+  return {row, row + channels, row[2 * channels]};
+}
+
 KernelRun rows_reference(KernelPlan& plan) {
   const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
   const std::int64_t channels = plan.output(0).shape[0];
   return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
-    const auto part = [&](std::size_t k) {
-      const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
-      return MomentsPart<T>{row, row + channels, row[2 * channels]};
-    };
-    combine_all<T>(part, parts, p);
+    combine_all<T>([&](std::size_t k) { return part_in_rows<T>(p, channels, k); }, parts, p);
+  });
+}
+
+OutputTypes merge_shape(const ShapeContext& c) {
+  c.require_rank(0, 2);
+  c.require_floating(0);
+  return {Shape{1, c.input(0)[1]}};
+}
+
+KernelRun merge_reference(KernelPlan& plan) {
+  const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
+  const std::int64_t channels = (plan.input(0).shape[1] - 1) / 2;
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    T *const mean = p.output<T>(0), *const squares = mean + channels;
+    T& count = mean[2 * channels];
+    count = 0;
+    for (std::size_t k = 0; k < parts; ++k) count += part_in_rows<T>(p, channels, k).count;
+    for (std::int64_t i = 0; i < channels; ++i) {
+      const kernels::Spread<T> all =
+          combine<T>([&](std::size_t k) { return part_in_rows<T>(p, channels, k); }, 0, parts, i);
+      mean[i] = all.mean;
+      squares[i] = all.squares;
+    }
   });
 }
 
 }  // namespace
+
+const Op kMergeMoments{.name = "MergeMoments",
+                       .inputs = 1,
+                       .shape = merge_shape,
+                       .no_gradient = "it belongs to nodes that have one",
+                       .reference = merge_reference,
+                       .cpu_only = "its input comes from other processes"};
 
 const Op kCombineMoments{.name = "CombineMoments",
                          .inputs = kVariadicInputs,

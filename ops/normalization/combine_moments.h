@@ -17,6 +17,8 @@ struct Moments {
 extern const Op kCombineMoments;
 // The same for the rows of gather_moments.h, in one tensor. Plans make it.
 extern const Op kCombineGathered;
+// Combines such rows into one, in the same order. So rows may be merged level by level.
+extern const Op kMergeMoments;
 // Takes population variances instead of sums of squares. Without counts the parts are of equal
 // size.
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,

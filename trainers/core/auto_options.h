@@ -1,5 +1,6 @@
 // How `--allreduce=auto` chooses: options, and choices of earlier runs.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,6 +24,12 @@ struct KeptChoice {
 // The default size of buckets of gradients, in MiB.
 inline constexpr double kDefaultBucketMb = 4;
 inline constexpr double kMostBucketMb = 1 << 20;
+// The default for several processes. Many have larger buckets, so that the pieces of a bucket that
+// they send each other have 256 KiB, but not so large that little is sent while gradients are being
+// computed.
+constexpr double default_bucket_mb(int processes) {
+  return std::clamp(processes / 4.0, kDefaultBucketMb, 32.0);
+}
 
 // How to choose.
 struct AutoOptions {

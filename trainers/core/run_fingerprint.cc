@@ -328,9 +328,9 @@ void add_model(const TowerRecord& tower, std::vector<AgreedItem>& items) {
 }
 
 // What a node sends in parts is its input, and what it puts together its output: those are of one
-// shape in all processes. Pieces on their way around a ring need not be, nor moments of shards.
+// shape in all processes. Pieces of pieces need not be, nor moments of shards.
 std::string text_of_message(const PlanGraph& plan, const PlanNode& node) {
-  const bool varies = node.op == &kRingSend || node.op == &kGatherMoments;
+  const bool varies = node.op == &kGatherMoments || exchanges_pieces(*node.node);
   const TensorType type = node.op == &kReduceScatter ? plan.type(node.inputs[0]) : node.types.at(0);
   return cat(node.op->name, varies ? std::string() : cat(" of ", type), ", built at ",
              node.node->origin().site);

@@ -131,7 +131,7 @@ class FlagChoices {
     if (used_.given("--bucket_mb"))
       aggregation_.choice.buckets = {aggregation_.bucket_mb};
     else if (kind_->makes_buckets && aggregation_.gradient_repacking == 0)
-      aggregation_.bucket_mb = kDefaultBucketMb;
+      aggregation_.bucket_mb = default_bucket_mb(flags_.group.processes);
   }
 
   TrainFlags& flags_;

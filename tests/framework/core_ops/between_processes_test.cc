@@ -18,6 +18,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/memory_group.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
@@ -114,6 +115,64 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
   }
 }
 
+TEST(TreeLevels, AreGroupsThatAreNodesOfTheTree) {
+  EXPECT_THAT(tree_levels(1), testing::IsEmpty());
+  EXPECT_THAT(tree_levels(12), ElementsAre(12));
+  EXPECT_THAT(tree_levels(64), ElementsAre(16, 4));
+  EXPECT_THAT(tree_levels(96), ElementsAre(12, 8));
+  EXPECT_THAT(tree_levels(1024), ElementsAre(16, 16, 4));
+  EXPECT_THAT(tree_levels(34), ElementsAre(34)) << "groups of 17 are large";
+  for (const int towers : {1, 3})
+    for (const int first : {0, 12, 84})
+      EXPECT_EQ(covering_nodes({first * towers, (first + 12) * towers}, 96 * towers).size(), 1u);
+}
+
+// As SumOverProcesses.IsTheCanonicalSum, level by level; 18 processes have one level. One element
+// is one process's piece at each level.
+TEST(SumOverProcesses, OfManyIsTheCanonicalSum) {
+  for (const auto& [size, towers] : {std::pair(32, 1), std::pair(24, 2), std::pair(18, 1)}) {
+    for (const std::size_t elements : {1u, 700u}) {
+      const std::vector<float> expected = sum_of_all(size * towers, elements);
+      test::MemoryNetwork network(size);
+      test::run_in_memory(network, size, [&](const std::shared_ptr<Processes>& processes) {
+        const ProcessPlace place = processes->place();
+        Graph graph(1, place);
+        std::vector<Output> own;
+        const TreeNode here{place.rank * towers, (place.rank + 1) * towers};
+        for (const TreeNode& node : covering_nodes(here, size * towers))
+          own.push_back(sum_of_node(graph, node, elements));
+        const Output sum = sum_over_processes(own, place, towers, false);
+        Session session(graph, {.threads = 1, .processes = processes});
+        EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
+            << size << " x " << towers << ", " << elements << " elements";
+      });
+      if (size == 32 && elements == 1) {
+        EXPECT_LT(network.traffic(3).messages, 8);
+      }
+    }
+  }
+}
+
+TEST(GatherOverProcesses, GivesTheRowsOfAllInAFewRounds) {
+  for (const int size : {2, 3, 4, 5, 9, 16, 33}) {
+    test::MemoryNetwork network(size);
+    test::run_in_memory(network, size, [&](const std::shared_ptr<Processes>& processes) {
+      const auto rank = static_cast<float>(processes->rank());
+      Graph graph(1, processes->place());
+      const Output rows =
+          gather_over_processes(constant(graph, floats({rank, -rank})), processes->place());
+      std::vector<float> expected;
+      for (int r = 0; r < size; ++r)
+        expected.insert(expected.end(), {static_cast<float>(r), static_cast<float>(-r)});
+      Session session(graph, {.threads = 1, .processes = processes});
+      EXPECT_THAT(session.run({rows})[0].data<float>(), testing::ElementsAreArray(expected));
+    });
+    if (size == 33) {
+      EXPECT_LE(network.traffic(7).messages, 3 + 3 + 2 * 2 + 2) << "rounds, and the end";
+    }
+  }
+}
+
 std::int64_t nodes_of(const Graph& graph, const Op& op) {
   return std::ranges::count_if(exchanges(graph),
                                [&](const Node* node) { return &node->op() == &op; });
@@ -122,7 +181,8 @@ std::int64_t nodes_of(const Graph& graph, const Op& op) {
 // There are two nodes of each kind: within hosts, and between hosts.
 TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
   for (const auto& [size, per_host, towers] :
-       {std::tuple(4, 2, 1), std::tuple(4, 2, 3), std::tuple(8, 2, 2), std::tuple(8, 4, 1)}) {
+       {std::tuple(4, 2, 1), std::tuple(4, 2, 3), std::tuple(8, 2, 2), std::tuple(8, 4, 1),
+        std::tuple(6, 3, 1)}) {
     for (const std::size_t elements : {1u, 5000u}) {
       const std::vector<float> expected = sum_of_all(size * towers, elements);
       test::run_on_hosts(size, per_host, [&](const std::shared_ptr<Processes>& processes) {
@@ -178,6 +238,24 @@ TEST(SumOverProcesses, OfHostsThatAreNoNodesAddsOverAllAtOnce) {
     Session session(graph, {.threads = 1, .processes = processes});
     EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected));
   });
+}
+
+// As a launcher places them that goes around the hosts. Groups of 16 are on all of them.
+TEST(SumOverProcesses, OfHostsWithEverySecondRankIsTheCanonicalSum) {
+  for (const int size : {6, 32}) {
+    const std::vector<float> expected = sum_of_all(size, 40);
+    test::MemoryNetwork network(size, size / 2, true);
+    test::run_in_memory(network, size, [&](const std::shared_ptr<Processes>& processes) {
+      const ProcessPlace place = processes->place();
+      EXPECT_EQ(processes->host(1), "host1");
+      EXPECT_EQ(place.per_host, 1);
+      Graph graph(1, place);
+      const Output sum = sum_over_processes(
+          {{sum_of_node(graph, {place.rank, place.rank + 1}, 40)}}, place, 1, false);
+      Session session(graph, {.threads = 1, .processes = processes});
+      EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected));
+    });
+  }
 }
 
 // A process sends its own terms to nobody, and they lie where the sum is to be.

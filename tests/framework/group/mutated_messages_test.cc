@@ -38,10 +38,11 @@ Input message(int tag, const std::string& text) {
 std::vector<Input> right_messages() {
   const std::string no(8, '\0'), one = "\1" + std::string(7, '\0');
   std::vector<Input> all{
-      message(kHeartbeatTag, std::string(16, '\0') + "computes 'fc0'" + std::string(226, '\0')),
+      message(kHeartbeatTag, test::with_check_hash(std::string(48, '\0') + "computes 'fc0'" +
+                                                   std::string(1043, '\0'))),
       message(kLeaveTag, "\1"),
-      message(kAskTag, one + one + no),
-      message(kAskTag, no + no + one),
+      message(kAskTag, one + one),
+      message(kAskTag, no + one),
       message(kAnswerTag, "an answer"),
       message(kSizesTag, one),
       message(kContentsTag, "a"),

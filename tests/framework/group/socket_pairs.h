@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/group/tags.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
 #include "belfry/tests/support/sealed_frames.h"
@@ -104,5 +105,13 @@ class Stranger {
  private:
   detail::Socket socket_;
 };
+
+// The bytes of a heartbeat, and the hash that ends it.
+inline std::string with_check_hash(const std::string& heartbeat) {
+  Fnv1a hash;
+  hash.add(std::as_bytes(std::span(heartbeat)));
+  const std::uint64_t value = hash.value();
+  return heartbeat + std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
 
 }  // namespace belfry::test

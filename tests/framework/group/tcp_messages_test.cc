@@ -221,10 +221,23 @@ TEST(TcpMessages, TextsThatDoNotAddUpAreRefused) {
 TEST(TcpMessages, ASignWithoutAnEndIsShown) {
   Attacked attacked;
   FailureDetector group(std::move(attacked.group), {.most_silent = 0});
-  attacked.stranger.send(kHeartbeatTag, std::string(24, '\0') + std::string(232, '\x07'));
+  attacked.stranger.send(kHeartbeatTag,
+                         test::with_check_hash(std::string(48, '\0') + std::string(224, '\x07') +
+                                               std::string(833, '\0')));
   group.poll();
   EXPECT_THAT(group.heartbeats().describe(1), HasSubstr(": " + std::string(223, '?') + " for "));
   group.end_others("that was all");
+}
+
+// Else it might blame other processes.
+TEST(TcpMessages, ADamagedHeartbeatIsRefused) {
+  Attacked attacked;
+  FailureDetector group(std::move(attacked.group), {.most_silent = 0});
+  attacked.stranger.send(kHeartbeatTag, std::string(1113, '\x07'));
+  EXPECT_THAT(message_of<CommError>([&] {
+                for (int i = 0; i < 100; ++i) group.poll();
+              }),
+              HasSubstr("rank 1, host: sends a damaged heartbeat"));
 }
 
 TEST(FailureDetector, WhatFailsToBePostedFailsTheGroup) {

@@ -1,10 +1,13 @@
 // BatchStatistics of several processes: its plan has GatherMoments and CombineGathered.
+#include "belfry/ops/normalization/gather_moments.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/tests/support/memory_group.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
@@ -42,6 +45,22 @@ TEST(GatherMoments, GivesTheMomentsOfOneProcess) {
           << processes->size() << " x " << towers;
     });
   }
+}
+
+// Groups of 16 processes merge their moments (MergeMoments), which two more levels gather
+// (GatherMoments1, GatherMoments2; GatherMoments3 is for 8,192 processes and more).
+TEST(GatherMoments, OfManyProcessesMergesGroupByGroup) {
+  constexpr int kSize = 512;
+  EXPECT_EQ(gather_moments_at(3).name, std::string("GatherMoments3"));
+  Graph graph;
+  const Values alone = moments_of(graph, 0, kSize, nullptr);
+  test::MemoryNetwork network(kSize);
+  test::run_in_memory(network, kSize, [&](const std::shared_ptr<Processes>& processes) {
+    Graph own(1, processes->place());
+    const int rank = processes->rank();
+    EXPECT_EQ(moments_of(own, rank, rank + 1, processes), alone);
+  });
+  EXPECT_LT(network.traffic(5).messages, 15 + 15 + 1 + 10);
 }
 
 }  // namespace gather_moments_test

@@ -53,17 +53,16 @@ TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
   }
 }
 
-// Rows are padded, so that all pieces are equal.
+// Values go to the three ranks before it, and then those of four ranks to the rank four before.
 TEST(PlannedStep, SumsWithinHostsBeforeItSendsToOthers) {
   const PlannedStep step = planned({0, 8}, "CPU", 2, "collective", 2);
-  const std::int64_t values = bytes_of_values(2), row = even_unit(8);
-  ASSERT_GT(row, kGradients);
-  const auto sent = [&](std::size_t rank) { return step.messages[rank].sent - values; };
-  EXPECT_EQ(sent(1), 8 * (row / 2 + row / 2)) << "its half of the row, and the sum of the other";
-  for (const std::size_t alike : {2u, 4u, 6u})
-    EXPECT_EQ(sent(alike), 8 * (row / 8 + row / 8))
-        << "a quarter of a half, and the sum of another";
-  for (const std::size_t other : {3u, 5u, 7u}) EXPECT_EQ(sent(other), 0);
+  const std::int64_t values = bytes_of_values(2), half = even_cuts(kGradients, 2)[1];
+  const auto sent = [&](std::size_t rank) { return step.messages[rank].sent; };
+  EXPECT_EQ(sent(1), 8 * kGradients) << "the half that the other adds, and the sum of its own";
+  EXPECT_EQ(sent(6), 8 * half + values) << "its half is one piece, which rank 6 adds";
+  EXPECT_EQ(sent(4), 4 * values);
+  for (const std::size_t other : {5u, 7u}) EXPECT_EQ(sent(other), values);
+  for (const std::size_t other : {2u, 3u}) EXPECT_EQ(sent(other), 0);
 }
 
 TEST(PlannedStep, NumbersTowersOverAllProcessesAndCountsLaunches) {
