@@ -42,6 +42,10 @@ Output mpi_all_reduce(Output tensor, At at = {});
 // rounds, in each of which a process sends three messages.
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
+// Whether the messages of such a node have a tag of their own in a step, so that they need not keep
+// the order of other messages.
+bool may_overtake(const Node& exchange);
+
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
 // About as many bytes as the row has whose pieces such a node sends: the same in all processes.

@@ -9,6 +9,8 @@ constexpr std::int64_t kCutUnit = 16;  // elements: a cache line of f32
 
 }  // namespace
 
+Cuts one_piece(std::int64_t elements) { return {0, elements}; }
+
 std::int64_t even_unit(int size) { return kCutUnit * size; }
 
 Cuts even_cuts(std::int64_t elements, int size) {
@@ -25,7 +27,7 @@ std::vector<std::int64_t> piece_sizes(const Cuts& cuts) {
 }
 
 WorkRange piece_of(const Cuts& cuts, int rank) {
-  const auto r = static_cast<std::size_t>(rank);
+  const auto r = cuts.size() == 2 ? 0 : static_cast<std::size_t>(rank);
   return {cuts[r], cuts[r + 1]};
 }
 

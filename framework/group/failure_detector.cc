@@ -19,6 +19,9 @@ constexpr int kBeatsBehindTheLast = 5;
 // Who waits asks for messages again and again, at least this often.
 constexpr std::chrono::milliseconds kStillWaits{500};
 
+// How often a process looks for what others have asked it for, and it did not have yet.
+constexpr std::chrono::milliseconds kAskedBeat{1};
+
 }  // namespace
 
 std::string stalled_run(const std::string& what) { return cat("the run has stalled: ", what); }
@@ -80,6 +83,12 @@ bool FailureDetector::poll() {
   note_wait();
   use([&] { moved = turn(); });
   return moved;
+}
+
+void FailureDetector::wait(Clock::time_point until, std::chrono::nanoseconds nap) {
+  if (!failure_) until = std::min(until, next_beat_);
+  if (!failure_ && parts_.asked_lately()) until = std::min(until, Clock::now() + kAskedBeat);
+  group_->wait(until, nap);
 }
 
 void FailureDetector::beat() noexcept {
@@ -261,7 +270,7 @@ std::string FailureDetector::awaited() const {
 void FailureDetector::leave() {
   Backoff backoff;
   const auto look_until = [&](const auto& over) {
-    while (!over()) turn() ? backoff.moved() : backoff.nap();
+    while (!over()) turn() ? backoff.moved() : backoff.wait(*this);
   };
   end_wait();
   heartbeats_.tell({});

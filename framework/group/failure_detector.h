@@ -61,6 +61,9 @@ class FailureDetector final : public ProcessGroup {
   void sum(GroupMessage& message, DType dtype) override;
   // From this call until end_wait(), the caller counts as waiting for messages.
   bool poll() override;
+  // Returns by the next beat.
+  void wait(std::chrono::steady_clock::time_point until, std::chrono::nanoseconds nap) override;
+  void wake() override { group_->wake(); }
   std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
   bool forget_messages() noexcept override;
   void end_others(const std::string& reason) noexcept override;
@@ -76,8 +79,6 @@ class FailureDetector final : public ProcessGroup {
   // poll() for callers that wait for no message. If it fails, the next call of another function
   // throws the error. Call it at least every 100 ms.
   void beat() noexcept;
-  // Whether others ask this process for parts, and wait for beat() to answer.
-  bool asked_lately() const { return parts_.asked_lately(); }
   // The heartbeats that this process sends, and those that it received.
   PeerHeartbeats& heartbeats() { return heartbeats_; }
   // Call it while messages of `what` have waited since `began`. It warns once, or throws

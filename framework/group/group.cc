@@ -147,10 +147,37 @@ std::string describe_rank(const ProcessGroup& group, int rank) {
   return cat("rank ", rank, ", ", group.host(rank));
 }
 
-void Backoff::nap() {
+void ProcessGroup::wait(std::chrono::steady_clock::time_point until, std::chrono::nanoseconds nap) {
+  if (nap.count() == 0) return std::this_thread::yield();
+  std::unique_lock lock(napping_);
+  changed_.wait_until(lock, std::min(until, std::chrono::steady_clock::now() + nap),
+                      [&] { return woken_; });
+  woken_ = false;
+}
+
+void ProcessGroup::wake() {
+  {
+    const std::lock_guard lock(napping_);
+    woken_ = true;
+  }
+  changed_.notify_one();
+}
+
+std::chrono::nanoseconds Backoff::next() {
   constexpr int kYields = 20;
-  if (idle_++ < kYields) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(std::min(500, 10 * (idle_ - kYields))));
+  if (idle_++ < kYields) return {};
+  return std::chrono::microseconds(std::min(500, 10 * (idle_ - kYields)));
+}
+
+void Backoff::nap() {
+  if (const auto pause = next(); pause.count() > 0)
+    std::this_thread::sleep_for(pause);
+  else
+    std::this_thread::yield();
+}
+
+void Backoff::wait(ProcessGroup& group) {
+  group.wait(std::chrono::steady_clock::time_point::max(), next());
 }
 
 void finish(ProcessGroup& group, std::span<GroupMessage> messages) {
@@ -159,7 +186,7 @@ void finish(ProcessGroup& group, std::span<GroupMessage> messages) {
     if (group.poll())
       backoff.moved();
     else
-      backoff.nap();
+      backoff.wait(group);
   }
 }
 

@@ -1,9 +1,12 @@
 // The processes of one run, as seen by one of them. A group moves bytes, and can end all processes
 // together; it knows nothing of tensors. One thread at a time calls it.
 #pragma once
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +47,12 @@ class ProcessGroup {
   // Moves what can be moved without waiting. True if a message was completed since the last call.
   // Throws CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;
+  // Waits until poll() may find something, until wake(), or until that time. The messages of some
+  // groups move only while they are polled (MPI): such a group sleeps for `nap` at most.
+  virtual void wait(std::chrono::steady_clock::time_point until, std::chrono::nanoseconds nap);
+  // Ends the wait() under way; without one, the next wait() returns at once. Any thread may call
+  // it.
+  virtual void wake();
   // Bytes received from another process, as far as the group counts them. If the number has grown,
   // the process is alive.
   virtual std::uint64_t received_from(int) const { return 0; }
@@ -53,6 +62,12 @@ class ProcessGroup {
   // Ends other processes: their poll() throws by throw_reason() (peer_error.h). Forgets all
   // messages, and may take a second.
   virtual void end_others(const std::string& reason) noexcept = 0;
+
+ private:
+  // Of groups that can only be polled.
+  std::mutex napping_;
+  std::condition_variable changed_;
+  bool woken_ = false;
 };
 
 // The longest reason, in bytes, with which a process ends others. A group may cut a longer one.
@@ -61,7 +76,7 @@ inline constexpr std::size_t kLongestReason = 1 << 16;
 // "rank 3, node7".
 std::string describe_rank(const ProcessGroup& group, int rank);
 
-// Polls until all messages are done. Naps when nothing moves.
+// Polls until all messages are done, and waits in between.
 void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 
 // The tree along which gather() and others pass messages: a process's parent is its rank without
@@ -86,12 +101,16 @@ std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 // Like gather(), but only rank 0 gets them; others get none.
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own);
 
-// Sleeps longer and longer while nothing moves, so that a polling thread leaves the cores to
-// threads that compute.
+// The naps of a thread that polls: longer and longer while nothing moves, so that it leaves the
+// cores to threads that compute.
 class Backoff {
  public:
   void moved() { idle_ = 0; }
+  // The length of the next nap; 0: the thread yields.
+  std::chrono::nanoseconds next();
   void nap();
+  // Waits until the group may have moved something.
+  void wait(ProcessGroup& group);
 
  private:
   int idle_ = 0;  // naps since something moved

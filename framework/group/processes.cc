@@ -9,10 +9,8 @@
 namespace belfry {
 namespace {
 
-// How often an idle thread checks that the others are alive.
+// How often an idle thread polls a group that must be polled, or looks after one that has failed.
 constexpr std::chrono::milliseconds kIdleBeat{50};
-// How often it does so while others ask for one part after another.
-constexpr std::chrono::milliseconds kAskedBeat{1};
 
 // Wraps a function as work that ends at once.
 class Call final : public Processes::Work {
@@ -51,19 +49,26 @@ Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchO
 
 Processes::~Processes() {
   thread_.request_stop();
+  const std::lock_guard lock(mutex_);
+  wake_thread();
+}
+
+// Under the mutex.
+void Processes::wake_thread() {
   changed_.notify_all();
+  if (waiting_) waiting_->wake();
 }
 
 void Processes::begin(Work& work) {
+  const std::lock_guard lock(mutex_);
+  require<InternalError>(work_ == nullptr, "the processes already have work");
+  work_ = &work;
+  error_ = nullptr;
   {
-    const std::lock_guard lock(mutex_);
-    require<InternalError>(work_ == nullptr, "the processes already have work");
-    work_ = &work;
-    error_ = nullptr;
     const std::lock_guard telling(telling_);
     told_ = &work;
   }
-  changed_.notify_all();
+  wake_thread();
 }
 
 void Processes::wait() {
@@ -110,7 +115,7 @@ void Processes::end_others_in(std::chrono::milliseconds most, const ErrorFields&
   std::unique_lock lock(mutex_);
   ending_ = error;
   is_ending_ = true;
-  changed_.notify_all();
+  wake_thread();
   changed_.wait_for(lock, most, [&] { return !ending_; });
 }
 
@@ -128,14 +133,12 @@ void Processes::call(const std::function<void(FailureDetector&)>& what) {
 void Processes::serve(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
-    const auto beat = group_ && group_->asked_lately() ? kAskedBeat : kIdleBeat;
-    changed_.wait_for(lock, stop, beat, [&] { return work_ != nullptr || ending_; });
+    if (!group_) changed_.wait(lock, stop, [&] { return work_ != nullptr || ending_; });
     const bool wanted = work_ != nullptr;
     lock.unlock();
     end_others_if_asked();
     if (!wanted) {
-      if (group_) group_->beat();
-      abandon_in_time();
+      rest();
       lock.lock();
       continue;
     }
@@ -151,8 +154,19 @@ void Processes::serve(std::stop_token stop) {
     work_ = nullptr;
     changed_.notify_all();
   }
+  waiting_ = nullptr;
+  lock.unlock();
   if (group_ && group_->needs_memory()) static_cast<void>(group_.release());
   group_.reset();
+}
+
+// Without work: until there is some, or until the next beat.
+void Processes::rest() {
+  if (!group_) return;
+  group_->beat();
+  abandon_in_time();
+  using Clock = std::chrono::steady_clock;
+  group_->wait(group_->failure() ? Clock::now() + kIdleBeat : Clock::time_point::max(), kIdleBeat);
 }
 
 // Work under way sees that the group has failed.
@@ -200,21 +214,27 @@ void Processes::run(Work& work) {
       mutual_wait_ = group_->mutual_wait();
       end_others_if_asked();
     });
+    const std::lock_guard lock(mutex_);
+    waiting_ = group_.get();
   }
+  using Clock = std::chrono::steady_clock;
   Backoff backoff;
   for (;;) {
     end_others_if_asked();
     switch (work.advance(*group_)) {
       case Work::Progress::kEnded: group_->end_wait(); return;
       case Work::Progress::kSome: backoff.moved(); break;
-      case Work::Progress::kNone:
+      case Work::Progress::kNone: {
         group_->beat();
-        backoff.nap();
+        const std::chrono::nanoseconds nap = backoff.next();
+        group_->wait(Clock::now() + nap, nap);
         break;
+      }
+      case Work::Progress::kMessages: backoff.wait(*group_); break;
       case Work::Progress::kIdle:
         group_->end_wait();
         group_->beat();
-        work.sleep(group_->asked_lately() ? kAskedBeat : kIdleBeat);
+        group_->wait(Clock::time_point::max(), kIdleBeat);
         backoff.moved();
         break;
     }

@@ -25,13 +25,14 @@ class Processes {
   // Work that the thread does piece by piece.
   class Work {
    public:
-    // kIdle: nothing can be done before this process itself gets further.
-    enum class Progress { kNone, kSome, kIdle, kEnded };
+    // Says when to call again. kSome: at once. kMessages: when messages move; it has polled the
+    // group. kIdle: when another thread of this process calls ProcessGroup::wake(). kNone: soon,
+    // because nobody announces what it waits for.
+    enum class Progress { kNone, kSome, kMessages, kIdle, kEnded };
     virtual ~Work() = default;
-    // Does what can be done without waiting. Not called again after kEnded, or once it has thrown.
+    // Does what can be done without waiting. It may be called before its time, at each beat at the
+    // latest. Not called again after kEnded, or once it has thrown.
     virtual Progress advance(FailureDetector& group) = 0;
-    // After kIdle: waits until the work can continue, but no longer than this.
-    virtual void sleep(std::chrono::milliseconds) {}
     // What this process is doing, for the others: "computes 'fc0/MatMul'"; empty between two steps.
     // The thread calls it until wait() returns, even after kEnded: more of a step may follow.
     virtual std::string doing() const { return ""; }
@@ -80,7 +81,9 @@ class Processes {
 
  private:
   void call(const std::function<void(FailureDetector&)>& what);
+  void wake_thread();
   void serve(std::stop_token stop);
+  void rest();
   void run(Work& work);
   void end_others_if_asked();
   void abandon_in_time();
@@ -95,6 +98,7 @@ class Processes {
   std::string transport_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
+  ProcessGroup* waiting_ = nullptr;  // what the thread waits in, once it has a group
   Work* work_ = nullptr;
   std::optional<ErrorFields> ending_;    // why end_others_in() wants the others to end
   std::atomic<bool> is_ending_ = false;  // whether there is such a reason

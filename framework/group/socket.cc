@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -288,6 +289,58 @@ std::size_t Socket::read_some(std::span<std::byte> bytes) const {
   require<CommError>(moved != 0 || bytes.empty(), "the connection was closed");
   if (moved < 0 && !would_block()) fail("the connection is lost");
   return moved < 0 ? 0 : static_cast<std::size_t>(moved);
+}
+
+SocketWatch::SocketWatch()
+    : poll_(::epoll_create1(EPOLL_CLOEXEC)), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!poll_ || !bell_) fail("cannot watch connections");
+  add(bell_, kBell);
+}
+
+void SocketWatch::add(const Socket& socket, std::uint64_t key) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = key;
+  if (::epoll_ctl(poll_.file(), EPOLL_CTL_ADD, socket.file(), &event) != 0)
+    fail("cannot watch a connection");
+}
+
+std::span<const epoll_event> SocketWatch::look(std::chrono::nanoseconds most) {
+  constexpr std::chrono::nanoseconds kTick = std::chrono::milliseconds(1), kMost = 60'000 * kTick;
+  const bool waits = most.count() > 0;
+  int ticks = 0;
+  if (waits) {
+    sleeps_.store(true);
+    if (woken_.load()) {
+      // Events that have come may still be reported.
+    } else if (most < kTick) {
+      const timespec time{0, most.count()};
+      pollfd any{poll_.file(), POLLIN, 0};
+      ::ppoll(&any, 1, &time, nullptr);
+    } else {
+      ticks =
+          static_cast<int>((std::min(most, kMost) + kTick - std::chrono::nanoseconds(1)) / kTick);
+    }
+  }
+  const int count = ::epoll_wait(poll_.file(), events_.data(), std::ssize(events_), ticks);
+  if (waits) {
+    sleeps_.store(false);
+    woken_.store(false);
+  }
+  if (count < 0 && errno != EINTR) fail("epoll_wait");
+  std::size_t kept = 0;
+  for (int i = 0; i < count; ++i)
+    if (const epoll_event& event = events_[static_cast<std::size_t>(i)]; event.data.u64 != kBell)
+      events_[kept++] = event;
+  return std::span(events_).first(kept);
+}
+
+void SocketWatch::wake() {
+  woken_.store(true);
+  if (!sleeps_.load()) return;
+  // Each write is an event, so nobody needs to read.
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(bell_.file(), &one, sizeof(one)) == sizeof(one));
 }
 
 }  // namespace belfry::detail

@@ -1,5 +1,7 @@
 // TCP sockets that close themselves. Every call that may wait has a deadline.
 #pragma once
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -8,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "belfry/framework/base/error.h"
@@ -91,6 +94,28 @@ class Socket {
 
  private:
   int file_ = -1;
+};
+
+// Says which of many sockets have changed, and lets a thread sleep until one does (epoll). A change
+// is reported once: until nothing more can be read, or written.
+class SocketWatch {
+ public:
+  SocketWatch();
+  // Events of the socket have this key in data.u64.
+  void add(const Socket& socket, std::uint64_t key);
+  // Waits for events, at most that long, or until wake(). There may be more.
+  std::span<const epoll_event> look(std::chrono::nanoseconds most);
+  // Ends the look() that waits, or else the next one. Any thread may call it.
+  void wake();
+
+ private:
+  static constexpr std::uint64_t kBell = ~std::uint64_t{0};
+
+  Socket poll_, bell_;
+  // A thread that is about to sleep stores the one and reads the other; a waker does the reverse.
+  // So one of the two sees the other, and wake() costs no system call while nobody sleeps.
+  std::atomic<bool> sleeps_{false}, woken_{false};
+  std::array<epoll_event, 64> events_;
 };
 
 }  // namespace belfry::detail

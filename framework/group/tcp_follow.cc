@@ -301,7 +301,7 @@ class Follower {
       if (!met_[r].socket || !met_[r].socket.has_left()) continue;
       EarlyMemory of_reason(1 << 20);
       TcpPeer peer(std::move(met_[r].socket), met_[r].host);
-      peer.join(static_cast<int>(r), of_reason);
+      peer.join(static_cast<int>(r), options_.rank, of_reason);
       try {
         peer.poll();
       } catch (const CommError& reason) {

@@ -56,7 +56,8 @@ std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
       "in all of them, or BELFRY_INSECURE=1 if nobody else is in this network");
   const std::string host = options.host.empty() ? own_host() : options.host;
   require(detail::is_host_name(host), "'", shown(host), "' is no name of a host");
-  return detail::make_tcp_group(options.rank, host, detail::peers_of(detail::meet(options, host)));
+  return detail::make_tcp_group(options.rank, host, detail::peers_of(detail::meet(options, host)),
+                                {.by_memory = true});
 }
 
 }  // namespace belfry

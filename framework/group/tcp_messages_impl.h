@@ -14,6 +14,8 @@ struct TcpLimits {
   std::size_t most_early = 0;
   // How long end_others() takes at most.
   std::chrono::milliseconds to_end{1'000};
+  // Processes of one host may read long messages from each other's memory.
+  bool by_memory = false;
 };
 
 // The group of process `rank`, which runs on `host`. peers[rank] is null, and so are the peers that

@@ -1,14 +1,19 @@
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "belfry/framework/base/check_hash.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/peer_error.h"
@@ -18,7 +23,6 @@
 namespace belfry::detail {
 namespace {
 
-constexpr std::uint32_t kTcpMagic = 0xbe1f2702;
 // What an early message costs in addition to its bytes: a rough lower bound.
 constexpr std::size_t kCostOfEarly = 4096;
 // The most bytes to move at once, before it is the others' turn.
@@ -27,6 +31,17 @@ constexpr std::size_t kMostTcpBytesAtOnce = 4 << 20;
 constexpr int kMostUnsent = 1 << 20;
 
 bool may_try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+// A process that ends while it has not read all resets its connections.
+bool is_reset() { return errno == ECONNRESET || errno == EPIPE; }
+
+// Says once that processes of one host cannot read each other's memory.
+void warn_of_copies(const std::string& whom, const std::string& why) {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    log_warning("cannot read the memory of ", whom, " (", why,
+                "); messages between processes of this host go through TCP, which is slower");
+}
 
 }  // namespace
 
@@ -40,12 +55,26 @@ TcpPeer::TcpPeer(Socket socket, std::string on) : host(std::move(on)), socket_(s
   ::setsockopt(socket_.file(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof(kMostUnsent));
 }
 
-void TcpPeer::join(int rank, EarlyMemory& early) {
+std::uint64_t FrameHead::own_check() const {
+  return check_hash(std::as_bytes(std::span(this, 1)).first(offsetof(FrameHead, check)));
+}
+
+void TcpPeer::join(int rank, int own_rank, EarlyMemory& early, const MemoryPass* pass) {
   rank_ = rank;
+  own_rank_ = own_rank;
   early_memory_ = &early;
+  pass_ = pass;
+  if (!pass) return;
+  const PassPlace place = pass->place();
+  post_word(FrameHead::kPass, place.pid, place.address, place.word);
 }
 
 void TcpPeer::fail(const std::string& what) const { blame_peer(rank_, host, what); }
+
+void TcpPeer::fail_changed(const std::string& what) const {
+  fail(cat("the check hash of ", what, " does not fit: bits have changed on its way to rank ",
+           own_rank_, "; see to the memory, the network card and the cable of both machines"));
+}
 
 void TcpPeer::require_size(const GroupMessage& message, std::uint64_t size) const {
   if (message.bytes.size() == size) return;
@@ -60,11 +89,15 @@ void TcpPeer::send(GroupMessage& message) {
 void TcpPeer::receive(GroupMessage& message) {
   const auto early = std::ranges::find(early_, message.tag, &Early::tag);
   if (early != early_.end()) {
-    require_size(message, early->bytes.size());
-    std::ranges::copy(early->bytes, message.bytes.begin());
+    require_size(message, early->size);
     give_back(early->bytes);
+    if (early->address) {
+      takings_.push_back({&message, early->address});
+    } else {
+      std::ranges::copy(early->bytes, message.bytes.begin());
+      message.done = true;
+    }
     early_.erase(early);
-    message.done = true;
     return;
   }
   InLane& lane = in_[overtakes(message.tag)];
@@ -80,65 +113,113 @@ void TcpPeer::receive(GroupMessage& message) {
 bool TcpPeer::poll() {
   if (forgotten_) return false;
   // Read first: when nothing more can be sent, the reason that ends this process may have arrived.
-  const bool received = !closed_ && read();
+  const bool received = read();
   const bool waits =
       std::ranges::any_of(awaited_, [](auto* message) { return !may_never_come(message->tag); }) ||
-      in_[0].into || in_[1].into || !out_[0].messages.empty() || !out_[1].messages.empty();
-  if (closed_ && waits) fail("the process has ended");
+      in_[0].into || in_[1].into || !out_[0].messages.empty() || !out_[1].messages.empty() ||
+      !offered_.empty() || !takings_.empty();
+  if (closed_ && waits)
+    fail(cat("the process has ended", was_reset_ ? " (it has reset the connection)" : ""));
   return (!closed_ && write()) || received;
 }
 
+bool TcpPeer::can_move() const {
+  if (forgotten_ || closed_) return false;
+  const bool sends =
+      !sent_.is_over() || !words_.empty() || !out_[0].messages.empty() || !out_[1].messages.empty();
+  return readable_ || !unread_.empty() || (sends && writable_) ||
+         (!takings_.empty() && !withdrawn_);
+}
+
+void TcpPeer::note(std::uint32_t events) {
+  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) ends_ = true;
+  if (ends_ || (events & EPOLLIN)) readable_ = true;
+  if (ends_ || (events & EPOLLOUT)) writable_ = true;
+}
+
 std::size_t TcpPeer::move_out() {
-  const std::size_t head_sent = sizeof(Head) - sent_.head_left;
+  const std::size_t head_sent = sizeof(FrameHead) - sent_.head_left,
+                    left = sent_.head_left + sent_.body.size();
   iovec parts[] = {{reinterpret_cast<std::byte*>(&sent_.head) + head_sent, sent_.head_left},
                    {const_cast<std::byte*>(sent_.body.data()), sent_.body.size()}};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = std::size(parts);
   const ssize_t sent = ::sendmsg(socket_.file(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && !may_try_again())
+  // What the process sent before its end can still be read.
+  if (sent < 0 && is_reset()) was_reset_ = ends_ = readable_ = true;
+  if (sent < 0 && !may_try_again() && !is_reset())
     fail(cat("the connection is lost (", std::strerror(errno), ")"));
   const auto moved = static_cast<std::size_t>(std::max<ssize_t>(0, sent));
+  writable_ = moved == left;
   const std::size_t of_head = std::min(moved, sent_.head_left);
   sent_.head_left -= of_head;
   sent_.body = sent_.body.subspan(moved - of_head);
   return moved;
 }
 
+// Takes what was read ahead, or else reads, and reads a little ahead.
 std::size_t TcpPeer::move_in(std::span<std::byte> bytes) {
-  const ssize_t moved = ::recv(socket_.file(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (moved < 0 && !may_try_again())
-    fail(cat("the connection is lost (", std::strerror(errno), ")"));
-  closed_ = moved == 0;
-  if (moved <= 0) return 0;
-  received_ += static_cast<std::uint64_t>(moved);
-  return static_cast<std::size_t>(moved);
+  if (unread_.empty()) {
+    if (!readable_ || closed_) return 0;
+    iovec parts[] = {{bytes.data(), bytes.size()}, {ahead_.data(), ahead_.size()}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = std::size(parts);
+    const ssize_t came = ::recvmsg(socket_.file(), &message, MSG_DONTWAIT);
+    if (came < 0 && is_reset()) was_reset_ = true;
+    if (came < 0 && !may_try_again() && !is_reset())
+      fail(cat("the connection is lost (", std::strerror(errno), ")"));
+    closed_ = came == 0 || (came < 0 && is_reset());
+    const auto moved = static_cast<std::size_t>(std::max<ssize_t>(0, came));
+    // After a short read there is nothing more, unless the end of the connection.
+    readable_ = moved == bytes.size() + ahead_.size() || (ends_ && moved > 0);
+    received_ += moved;
+    if (moved > bytes.size()) unread_ = std::span(ahead_).first(moved - bytes.size());
+    return std::min(moved, bytes.size());
+  }
+  const std::size_t moved = std::min(bytes.size(), unread_.size());
+  std::copy_n(unread_.begin(), moved, bytes.begin());
+  unread_ = unread_.subspan(moved);
+  return moved;
 }
 
 bool TcpPeer::write() {
   bool done = false;
-  for (std::size_t all = 0; all < kMostTcpBytesAtOnce;) {
+  for (std::size_t all = 0; all < kMostTcpBytesAtOnce && writable_;) {
     if (sent_.is_over() && !begin_out_frame()) break;
-    const std::size_t moved = move_out();
-    all += moved;
-    if (sent_.is_over())
-      done = end_out_frame() || done;
-    else if (moved == 0)
-      break;
+    all += move_out();
+    if (sent_.is_over()) done = end_out_frame() || done;
   }
   return done;
 }
 
 bool TcpPeer::begin_out_frame() {
+  if (!words_.empty()) {
+    sent_ = {.head = words_.front(), .head_left = sizeof(FrameHead)};
+    words_.pop_front();
+    return true;
+  }
   OutLane& lane = out_[out_[1].messages.empty() ? 0 : 1];
   if (lane.messages.empty()) return false;
-  const GroupMessage& message = *lane.messages.front();
+  GroupMessage& message = *lane.messages.front();
+  FrameHead head{.tag = static_cast<std::uint32_t>(message.tag), .size = message.bytes.size()};
+  if (reads_ours_ && &lane == &out_[0] && lane.framed == 0 && head.size >= kLeastOffer &&
+      pass_->covers(message.bytes)) {
+    lane.messages.pop_front();
+    offered_.push_back(&message);
+    head.kind = FrameHead::kOffer;
+    head.word = reinterpret_cast<std::uintptr_t>(message.bytes.data());
+    head.check = head.own_check();
+    sent_ = {.head = head, .head_left = sizeof(FrameHead)};
+    return true;
+  }
   const std::span<const std::byte> left = message.bytes.subspan(lane.framed);
-  sent_ = {&lane,
-           {static_cast<std::uint32_t>(message.tag), kTcpMagic, message.bytes.size()},
-           sizeof(Head),
-           left.first(std::min(left.size(), kFrameBytes))};
-  lane.framed += sent_.body.size();
+  const std::span<const std::byte> body = left.first(std::min(left.size(), kFrameBytes));
+  head.word = check_hash(body);
+  head.check = head.own_check();
+  sent_ = {&lane, head, sizeof(FrameHead), body};
+  lane.framed += body.size();
   return true;
 }
 
@@ -151,9 +232,22 @@ bool TcpPeer::end_out_frame() {
   return true;
 }
 
+void TcpPeer::post_word(FrameHead::Kind kind, std::uint32_t tag, std::uint64_t size,
+                        std::uint64_t word) {
+  FrameHead head{.kind = kind, .tag = tag, .size = size, .word = word};
+  head.check = head.own_check();
+  words_.push_back(head);
+}
+
 bool TcpPeer::read() {
   bool done = false;
   for (std::size_t all = 0; all < kMostTcpBytesAtOnce;) {
+    if (!takings_.empty() && !withdrawn_) {
+      const std::uint64_t before = received_;
+      done = take() || done;
+      all += received_ - before;
+      continue;
+    }
     std::size_t moved = 0;
     if (comes_) {
       moved = move_in(place());
@@ -162,7 +256,7 @@ bool TcpPeer::read() {
     } else {
       moved = move_in(std::as_writable_bytes(std::span(&head_, 1)).subspan(head_read_));
       head_read_ += moved;
-      if (head_read_ == sizeof(Head)) begin_in_frame();
+      if (head_read_ == sizeof(FrameHead)) done = begin_in_frame() || done;
     }
     all += moved;
     if (comes_ && frame_left_ == 0)
@@ -173,15 +267,87 @@ bool TcpPeer::read() {
   return done;
 }
 
-void TcpPeer::begin_in_frame() {
+// Copies some of the oldest message that was offered. If the peer has withdrawn it, the connection
+// soon says why.
+bool TcpPeer::take() {
+  constexpr std::size_t kAtOnce = 1 << 20;
+  Taking& taking = takings_.front();
+  GroupMessage& message = *taking.into;
+  const std::span<std::byte> rest = message.bytes.subspan(taking.have);
+  const std::span<std::byte> next = rest.first(std::min(kAtOnce, rest.size()));
+  try {
+    const bool copied = theirs_->read(taking.address + taking.have, next);
+    if (copied) {
+      taking.have += next.size();
+      received_ += next.size();
+      if (next.size() < rest.size()) return false;
+    }
+    withdrawn_ = !theirs_->has_pass();
+    require<CommError>(copied || withdrawn_, "offers memory that cannot be read");
+  } catch (const CommError& error) {
+    fail(error.what());
+  }
+  if (withdrawn_) return false;
+  message.done = true;
+  takings_.pop_front();
+  post_word(FrameHead::kTaken, static_cast<std::uint32_t>(message.tag), message.bytes.size());
+  return true;
+}
+
+// Returns whether a message is done.
+bool TcpPeer::begin_in_frame() {
   head_read_ = 0;
-  if (head_.magic != kTcpMagic || head_.tag > kEndTag) fail("sends what is no message");
+  if (head_.check != head_.own_check()) fail_changed("the head of a message");
+  switch (head_.kind) {
+    case FrameHead::kBytes: break;
+    case FrameHead::kOffer: hear_offer(); return false;
+    case FrameHead::kPass: hear_pass(); return false;
+    case FrameHead::kReads:
+      if (!pass_) fail("sends what is no message");
+      reads_ours_ = true;
+      return false;
+    case FrameHead::kTaken: {
+      const auto taken =
+          std::ranges::find(offered_, static_cast<int>(head_.tag), &GroupMessage::tag);
+      if (taken == offered_.end() || (*taken)->bytes.size() != head_.size)
+        fail("sends what is no message");
+      (*taken)->done = true;
+      offered_.erase(taken);
+      return true;
+    }
+    default: fail("sends what is no message");
+  }
+  if (head_.tag > kEndTag) fail("sends what is no message");
   InLane& lane = in_[overtakes(static_cast<int>(head_.tag))];
   if (!lane.begun) begin_message(lane);
   if (lane.tag != static_cast<int>(head_.tag) || lane.size != head_.size)
     fail("sends what is no message");
   comes_ = &lane;
   frame_left_ = std::min<std::uint64_t>(lane.size - lane.have, kFrameBytes);
+  return false;
+}
+
+void TcpPeer::hear_offer() {
+  if (!theirs_ || head_.tag > kEndTag || overtakes(static_cast<int>(head_.tag)) || head_.word == 0)
+    fail("sends what is no message");
+  const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
+  if (found == awaited_.end()) {
+    if (!early_memory_->take(kCostOfEarly)) fail("sends more than this process can keep");
+    early_.push_back({static_cast<int>(head_.tag), {}, head_.size, head_.word});
+    return;
+  }
+  require_size(**found, head_.size);
+  takings_.push_back({*found, head_.word});
+  awaited_.erase(found);
+}
+
+void TcpPeer::hear_pass() {
+  if (theirs_) fail("sends what is no message");
+  if (!pass_) return;  // as far as this process knows, they are on two hosts
+  std::string why;
+  theirs_ = PeerMemory::open({head_.tag, head_.size, head_.word}, &why);
+  if (theirs_) return post_word(FrameHead::kReads);
+  warn_of_copies(cat("rank ", rank_, ", ", host), why);
 }
 
 void TcpPeer::begin_message(InLane& lane) {
@@ -219,13 +385,19 @@ std::span<std::byte> TcpPeer::place() {
 
 bool TcpPeer::end_in_frame() {
   InLane& lane = *std::exchange(comes_, nullptr);
+  const std::span<const std::byte> all = lane.into ? lane.into->bytes : std::span(lane.kept);
+  const std::size_t frame =
+      lane.have == 0 ? 0 : (lane.have - 1) % kFrameBytes + 1;  // all before it are full
+  if (check_hash(all.first(lane.have).last(frame)) != head_.word)
+    fail_changed(cat("a message of ", lane.size, " bytes (tag ", lane.tag, ", at byte ",
+                     lane.have - frame, ")"));
   if (lane.have < lane.size) return false;
   lane.begun = false;
   std::vector<std::byte> kept = std::exchange(lane.kept, {});
   if (lane.tag == kEndTag)
     throw_reason(rank_, host, {reinterpret_cast<const char*>(kept.data()), kept.size()});
   if (GroupMessage* const into = std::exchange(lane.into, nullptr)) return into->done = true;
-  early_.push_back({lane.tag, std::move(kept)});
+  early_.push_back({lane.tag, std::move(kept), lane.size});
   return false;
 }
 
@@ -239,6 +411,9 @@ void TcpPeer::forget_messages() noexcept {
   for (InLane& lane : in_) lane = {};
   comes_ = nullptr;
   awaited_.clear();
+  offered_.clear();
+  takings_.clear();
+  words_.clear();
   sent_.lane = nullptr;
   try {
     rest_.assign(sent_.body.begin(), sent_.body.end());
@@ -264,6 +439,7 @@ void TcpPeer::end(const std::string& why) noexcept {
 bool TcpPeer::has_ended() noexcept try {
   if (closed_) return true;
   static thread_local std::array<std::byte, 64 << 10> dropped;
+  readable_ = writable_ = true;
   for (int i = 0; i < 16 && move_in(dropped) > 0; ++i) {
   }
   if (closed_) return true;

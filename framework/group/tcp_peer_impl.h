@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/group/group.h"
+#include "belfry/framework/group/peer_memory_impl.h"
 #include "belfry/framework/group/socket_impl.h"
 
 namespace belfry::detail {
@@ -24,17 +26,41 @@ class EarlyMemory {
   std::size_t left_;
 };
 
-// The process at the other end. A message is sent in frames of at most kFrameBytes: a head with tag
-// and size of the message, then bytes. Between two frames a short message may overtake (tags.h), so
-// a long message delays no heartbeat. A message that nobody has asked for yet is kept until
-// somebody does. Its memory grows as its bytes arrive, whatever its head says.
+// The head of a frame.
+struct FrameHead {
+  // kBytes: bytes of a message follow. kOffer: the receiver may read a message from the memory of
+  // the sender. kTaken: it has done so. kPass: the place of the sender's pass (peer_memory_impl.h);
+  // kReads: the sender has found the pass of the receiver.
+  enum Kind : std::uint32_t { kBytes = 0xbe1f2703, kOffer, kTaken, kPass, kReads };
+  Kind kind = kBytes;
+  std::uint32_t tag = 0;   // of the message; kPass: the number of the process
+  std::uint64_t size = 0;  // of the message; kPass: where the word is
+  std::uint64_t word = 0;  // the check hash of the bytes; kOffer: where they are; kPass: the word
+  std::uint64_t check = 0;
+
+  // The check hash of what is before it.
+  std::uint64_t own_check() const;
+};
+
+// The process at the other end. A message is sent in frames of at most kFrameBytes: a head, then
+// bytes. Between two frames a short message may overtake (tags.h), so a long message delays no
+// heartbeat. A message that nobody has asked for yet is kept until somebody does. Its memory grows
+// as its bytes arrive, whatever its head says. Heads and bytes have check hashes, so a bit that
+// flips on the way is noticed.
+//
+// If both processes may read each other's memory, a long message is offered instead: the receiver
+// copies it when it needs it. Its bytes do not travel, and need no check hash.
 class TcpPeer {
  public:
   static constexpr std::size_t kFrameBytes = 256 << 10;
 
+  // Messages from this size on are offered. Shorter ones cost less by copying them twice.
+  static constexpr std::size_t kLeastOffer = 128 << 10;
+
   TcpPeer(Socket socket, std::string on);
-  // Call it first. `early` must outlive this.
-  void join(int rank, EarlyMemory& early);
+  // Call it first: the ranks of the peer and of this process. `early` must outlive this. `pass`, if
+  // any, is shown to the peer.
+  void join(int rank, int own_rank, EarlyMemory& early, const MemoryPass* pass = nullptr);
 
   // Messages are borrowed until they are done. receive() throws CommError if the message has
   // already arrived with another number of bytes.
@@ -46,6 +72,11 @@ class TcpPeer {
   // All bytes received.
   std::uint64_t received() const { return received_; }
 
+  const Socket& socket() const { return socket_; }
+  // Whether poll() can move something. Initially it may; later note() says so.
+  bool can_move() const;
+  void note(std::uint32_t epoll_events);
+
   // Gives up all messages, and keeps the rest of a half-sent frame.
   void forget_messages() noexcept;
   // After that: tells the peer to end, and why.
@@ -56,21 +87,16 @@ class TcpPeer {
   std::string host;
 
  private:
-  struct Head {
-    std::uint32_t tag;
-    std::uint32_t magic;
-    std::uint64_t size;  // of the message
-  };
   // Messages in one order. Those that overtake have their own lane.
   struct OutLane {
     std::deque<GroupMessage*> messages;
     std::size_t framed = 0;  // bytes of the first one, in frames so far
   };
   struct OutFrame {
-    OutLane* lane = nullptr;  // null: of a message that was given up
-    Head head = {};
+    OutLane* lane = nullptr;  // null: of a message that was given up, or of none
+    FrameHead head = {};
     std::size_t head_left = 0;
-    std::span<const std::byte> body;
+    std::span<const std::byte> body = {};
     bool is_over() const { return head_left == 0 && body.empty(); }
   };
   // An incoming message.
@@ -85,9 +111,17 @@ class TcpPeer {
   struct Early {
     int tag;
     std::vector<std::byte> bytes;
+    std::uint64_t size = 0, address = 0;  // of an offer; address 0: it is none
+  };
+  // A message that this process copies from the memory of the peer.
+  struct Taking {
+    GroupMessage* into;
+    std::uint64_t address;
+    std::size_t have = 0;
   };
 
   [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_changed(const std::string& what) const;
   void require_size(const GroupMessage& message, std::uint64_t size) const;
   bool read();
   bool write();
@@ -96,7 +130,13 @@ class TcpPeer {
   std::size_t move_in(std::span<std::byte> bytes);
   bool begin_out_frame();
   bool end_out_frame();
-  void begin_in_frame();
+  // Returns whether a message is done.
+  bool take();
+  bool begin_in_frame();
+  void hear_offer();
+  void hear_pass();
+  void post_word(FrameHead::Kind kind, std::uint32_t tag = 0, std::uint64_t size = 0,
+                 std::uint64_t word = 0);
   void begin_message(InLane& lane);
   std::span<std::byte> place();
   // Returns whether a message is done.
@@ -104,13 +144,24 @@ class TcpPeer {
   void give_back(const std::vector<std::byte>& kept);
 
   Socket socket_;
-  int rank_ = -1;
+  int rank_ = -1, own_rank_ = -1;
   EarlyMemory* early_memory_ = nullptr;
   bool closed_ = false;     // by the other process
+  bool was_reset_ = false;  // likewise, before it had read all
   bool forgotten_ = false;  // forget_messages()
   std::uint64_t received_ = 0;
+  // What the socket allows, as far as is known, and whether no more than what has arrived can come.
+  bool readable_ = true, writable_ = true, ends_ = false;
 
-  std::array<OutLane, 2> out_;  // the second one overtakes
+  const MemoryPass* pass_ = nullptr;  // shown to the peer
+  bool reads_ours_ = false;           // the peer has found it
+  std::optional<PeerMemory> theirs_;
+  std::deque<GroupMessage*> offered_;  // sent, but not taken yet
+  std::deque<Taking> takings_;
+  bool withdrawn_ = false;  // offers of the peer: it ends
+
+  std::deque<FrameHead> words_;  // frames without bytes, to be sent
+  std::array<OutLane, 2> out_;   // the second one overtakes
   OutFrame sent_;
   std::vector<std::byte> rest_;  // of a frame whose message was given up
   std::string reason_;           // end()
@@ -118,7 +169,10 @@ class TcpPeer {
 
   std::vector<GroupMessage*> awaited_;
   std::array<InLane, 2> in_;
-  Head head_ = {};
+  // Read ahead from the socket: heads, and short messages.
+  std::array<std::byte, 4096> ahead_;
+  std::span<const std::byte> unread_;  // of it
+  FrameHead head_ = {};
   std::size_t head_read_ = 0;
   InLane* comes_ = nullptr;     // the lane of the incoming frame
   std::size_t frame_left_ = 0;  // bytes of it

@@ -166,19 +166,32 @@ std::int64_t bytes_of_messages(const PlanNode& node) {
 
 // Nodes that wait for communication. A strand stands still while its next launch waits. So such a
 // node goes after nodes that need not wait, until many more bytes have been sent: 16 MiB, or an
-// eighth of all. If values are gathered first (pass gather_first), these are 48 MiB, or a quarter
-// of all.
+// eighth of all if it leads to further messages. If values are gathered first (pass gather_first),
+// these are 48 MiB, or a quarter of all.
 class Awaiting {
  public:
   explicit Awaiting(const PlanGraph& plan)
-      : plan_(plan), due_(plan.nodes.size()), is_behind_(plan.nodes.size()) {
+      : plan_(plan),
+        due_(plan.nodes.size()),
+        is_behind_(plan.nodes.size()),
+        leads_to_messages_(plan.nodes.size()) {
     std::int64_t all = 0;
-    for (const PlanNode& node : plan.nodes)
-      if (communicates(node)) all += bytes_of_messages(node);
+    std::vector<NodeIndex> open;
+    for (const NodeIndex n : plan.nodes.indices())
+      if (communicates(plan.nodes[n])) {
+        all += bytes_of_messages(plan.nodes[n]);
+        open.push_back(n);
+      }
+    while (!open.empty()) {
+      const PlanNode& node = plan.nodes[open.back()];
+      open.pop_back();
+      for (const Value& input : node.inputs)
+        if (!std::exchange(leads_to_messages_[input.node], true)) open.push_back(input.node);
+    }
     // Values that were gathered first need not be sent again, so no message waits for delayed
     // nodes.
-    under_way_ = plan.gathered_first.empty() ? std::min(all / 8, kMostUnderWay)
-                                             : std::min(all / 4, 3 * kMostUnderWay);
+    most_under_way_ = plan.gathered_first.empty() ? kMostUnderWay : 3 * kMostUnderWay;
+    under_way_ = std::min(plan.gathered_first.empty() ? all / 8 : all / 4, most_under_way_);
   }
 
   // Records that a node has its place.
@@ -200,7 +213,7 @@ class Awaiting {
     if (due(node) == 0 || !node.launches() || communicates(node) ||
         writes_gathered_first(plan_, node))
       return false;
-    held_.push_back({n, due(node)});
+    held_.push_back({n, due(node) + (leads_to_messages_[n] ? 0 : most_under_way_ - under_way_)});
     return true;
   }
 
@@ -230,13 +243,14 @@ class Awaiting {
   }
 
   const PlanGraph& plan_;
-  std::int64_t under_way_ = 0;
+  std::int64_t most_under_way_ = 0, under_way_ = 0;
   // Bytes that communicating nodes have begun to send, without those after other messages.
   std::int64_t begun_ = 0;
   // Once begun_ has reached due_[n], users of n need not be delayed. 0: n does not communicate.
   Indexed<PlanNode, std::int64_t> due_;
   Indexed<PlanNode, char> is_behind_;  // n comes after a message, or sends one itself
-  std::vector<DelayedNode> held_;      // in the order in which they could go
+  Indexed<PlanNode, char> leads_to_messages_;
+  std::vector<DelayedNode> held_;  // in the order in which they could go
 };
 
 // Puts messages into one order in all processes. Processes with batches of different sizes have

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/add_pieces.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/nodes.h"
@@ -27,9 +29,14 @@ constexpr std::int64_t kWorkerPart = 64 << 10;
 // must wait for a sum, so that the shard's tensors stay in its cache.
 constexpr std::int64_t kOpenSums = 32 << 20;
 
-// Strands of a device: for launches that run once, for those that run once per shard, and for
-// communication.
+// Strands of a device: for launches that run once, for those that run once per shard, and for parts
+// of ranks, or for messages that keep their order.
 constexpr std::size_t kMostStrands = 3;
+// Strands of a device for other messages between processes: so many may be under way at a time.
+constexpr std::size_t kMessageStrands = 8;
+// The thread of messages adds pieces of at most this many bytes itself. Workers may be busy, and
+// the sum has a long way to go.
+constexpr std::int64_t kAddedByMessages = 256 << 10;
 
 // Launches that read partial sums of a device, in order.
 struct Sums {
@@ -50,7 +57,10 @@ class Scheduler {
         context_(context),
         deps_(launch_deps(graph)),
         launch_of_(graph.nodes.size()) {
-    made_.clocks = Clocks(kMostStrands * context.devices.size());
+    std::set<int> sending;
+    for (const PlanNode& node : graph.nodes)
+      if (node.op->exchange) sending.insert(node.device());
+    made_.clocks = Clocks(kMostStrands * context.devices.size() + kMessageStrands * sending.size());
   }
 
   ExecutionSchedule run() {
@@ -64,8 +74,8 @@ class Scheduler {
     const PlanNode& node = graph_.node(n);
     const Rank* const rank = node.rank();
     const StrandIndex strand = rank ? strand_of(rank->devices[at(rank->number)], true)
-                               : node.op->exchange
-                                   ? strand_of(node.device(), true)
+                               : node.op->exchange || added_by_messages(node)
+                                   ? strand_of_message(n)
                                    : strand_of(choose_device(node), false, graph_.runs(node));
     std::vector<LaunchIndex>& launches = made_.strands[strand].launches;
     Launch launch{};
@@ -75,7 +85,7 @@ class Scheduler {
     launch.range = range_of(node, fewest_samples(node));
     launch.range_larger =
         node.sharding.divides() ? range_of(node, fewest_samples(node) + 1) : launch.range;
-    launch.part_size = !made_.on_gpu(strand) && !rank
+    launch.part_size = !made_.on_gpu(strand) && !made_.exchanges(strand) && !rank
                            ? part_of(node, launch.range)
                            : std::max<std::int64_t>(1, launch.range.size());
     launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;
@@ -211,13 +221,40 @@ class Scheduler {
     return found->second;
   }
 
+  bool added_by_messages(const PlanNode& node) const {
+    return node.op == &kAddPieces && !device(node.device()).on_gpu() &&
+           graph_.type(node.inputs.back()).bytes() <= kAddedByMessages;
+  }
+
+  // Messages are under way at the same time, so that none of them waits for the way of another.
+  // A message that comes after another one anyway takes its strand. Otherwise it takes a new one
+  // or, if there are enough, the one whose last message is the oldest.
+  StrandIndex strand_of_message(NodeIndex n) {
+    const PlanNode& node = graph_.node(n);
+    const int device = node.device();
+    if (node.op->exchange && !may_overtake(*node.node)) return strand_of(device, true);
+    std::vector<StrandIndex>& strands = message_strands_[device];
+    const auto last = [&](StrandIndex s) { return made_.strands[s].launches.back(); };
+    const auto comes_after = [&](StrandIndex s) {
+      return std::ranges::any_of(deps_[n], [&](NodeIndex dep) {
+        return launch_of_[dep] == last(s) || made_.happens_before(last(s), launch_of_[dep]);
+      });
+    };
+    if (const auto found = std::ranges::find_if(strands, comes_after); found != strands.end())
+      return *found;
+    if (strands.size() == kMessageStrands) return std::ranges::min(strands, {}, last);
+    strands.push_back(made_.strands.add({device, {}, context_.device(device).gpu, true, 1}));
+    return strands.back();
+  }
+
   const PlanGraph& graph_;
   const PlanContext& context_;
   NodeLists deps_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
   ExecutionSchedule made_;
   std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
-  std::map<int, Sums> sums_;  // by device
+  std::map<int, std::vector<StrandIndex>> message_strands_;  // by device
+  std::map<int, Sums> sums_;                                 // by device
   int collectives_ = 0;
 };
 

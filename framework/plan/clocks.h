@@ -10,7 +10,7 @@ namespace belfry {
 struct Strand;
 
 // A clock says how many launches of each strand have run. A step has as many clocks as launches,
-// and up to three strands per device. Most clocks differ from an earlier one in a few strands only.
+// and a few strands per device. Most clocks differ from an earlier one in a few strands only.
 // So a clock is a tree of immutable nodes, and equal parts of clocks share nodes.
 class Clocks {
  public:

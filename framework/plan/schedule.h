@@ -55,14 +55,14 @@ struct Launch {
 
 // Launches that run in order. On a GPU they are those of a stream, for kernels or for parts of
 // ranks. On a CPU device they are those that run once, or those that run once per shard. A device's
-// messages to other processes have their own strand. One thread at a time runs the launches of a
-// strand, or of a shard in it. Shards do not wait for each other. Launch `position` of a strand has
-// run when all shards have run it.
+// messages to other processes have their own strands, which may also add what has arrived. One
+// thread at a time runs the launches of a strand, or of a shard in it. Shards do not wait for each
+// other. Launch `position` of a strand has run when all shards have run it.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
   int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
-  bool communicates = false;  // only parts of ranks, or only messages between processes
+  bool communicates = false;  // only parts of ranks, or messages between processes
   int shards = 1;
 
   int last() const { return static_cast<int>(launches.size()) - 1; }  // position

@@ -43,39 +43,44 @@ std::unique_ptr<Exchanger> Exchanger::make(const LinkedPlan& linked, RunState& r
 
 Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus,
                      GpuExecutor* gpus, RankWatch* ranks)
-    : linked_(linked),
-      run_(run),
-      cpus_(cpus),
-      gpus_(gpus),
-      ranks_(ranks),
-      known_(linked.exchanges.size()) {}
+    : linked_(linked), run_(run), cpus_(cpus), gpus_(gpus), ranks_(ranks) {
+  for (const std::vector<Command>& commands : linked.exchanges)
+    lists_.push_back({&commands, std::vector<Known>(commands.size())});
+}
+
+void Exchanger::forget_messages() {
+  for (List& list : lists_) list.known.assign(list.known.size(), {});
+}
 
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
   next_look_ = {};
   connects_ = !messages;
-  next_ = messages ? 0 : linked_.exchanges.size();
-  under_way_ = {};
-  exchange_ = nullptr;
+  for (List& list : lists_) {
+    list.next = messages ? 0 : list.commands->size();
+    list.under_way = nullptr;
+  }
 }
 
 Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
+  run_.messages().connect(&group);
   try {
     if (run_.failed()) {
       group.end_others(told_to_others(run_.error()));
       return Progress::kEnded;
     }
     const bool ended = ended_.load(std::memory_order_acquire);
+    if (oldest_under_way()) look_at_messages(group);
     bool moved = false;
-    if (under_way_)
-      moved = finish(group);
-    else if (next_ < linked_.exchanges.size())
-      moved = follow(group);
+    for (List& list : lists_) moved = follow(list, group) || moved;
     if (ranks_) watch_ranks(group);
-    const bool done = !under_way_ && next_ == linked_.exchanges.size();
-    if (done && (!ranks_ || (ended && !run_.failed()))) return Progress::kEnded;
+    if (all_done() && (!ranks_ || (ended && !run_.failed()))) return Progress::kEnded;
     if (moved) return Progress::kSome;
-    return awaits_worker() ? Progress::kIdle : Progress::kNone;
+    const List* const oldest = oldest_under_way();
+    if (oldest && !cpus_.running())
+      group.waiting(linked_.node_of(oldest->command().launch).describe(), oldest->began);
+    if (awaits_gpus()) return Progress::kNone;
+    return oldest ? Progress::kMessages : Progress::kIdle;
   } catch (...) {
     group.fail(std::current_exception());  // before the tensors of its messages go
     run_.fail();
@@ -85,30 +90,58 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
 
 std::string Exchanger::doing() const {
   if (connects_) return "connects its GPUs";
-  if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
   if (const LaunchIndex launch = cpus_.running())
     return cat("computes ", describe_with_forward(linked_.node_of(launch)));
-  if (next_ == linked_.exchanges.size()) return ranks_ ? "waits for its GPUs" : "ends its step";
-  const Command& next = linked_.exchanges[next_];
-  if (next.kind != Kind::kWaitStamp) return "is about to send";
-  const LaunchIndex awaited = linked_.plan->awaited({next.strand, next.position});
+  if (const List* const oldest = oldest_under_way())
+    return cat("sends and receives ", linked_.node_of(oldest->command().launch).describe());
+  const auto next = std::ranges::find_if_not(lists_, &List::done);
+  if (next == lists_.end()) return ranks_ ? "waits for its GPUs" : "ends its step";
+  const Command& command = next->command();
+  if (command.kind != Kind::kWaitStamp) return "is about to send";
+  const LaunchIndex awaited = linked_.plan->awaited({command.strand, command.position});
   return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
 }
 
-// Follows the list up to a launch, or up to a command that must wait.
-bool Exchanger::follow(FailureDetector& group) {
-  const Command& command = linked_.exchanges[next_];
-  if (!is_over(command, run_, gpus_)) return false;
-  if (command.kind == Kind::kLaunch) start(command.launch, group);
-  if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
-  ++next_;
-  return true;
+bool Exchanger::follow(List& list, FailureDetector& group) {
+  const std::size_t before = list.next;
+  bool started = false;
+  for (; !list.done(); ++list.next) {
+    const Command& command = list.command();
+    if (!is_over(command, run_, gpus_)) break;
+    if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
+    if (command.kind != Kind::kLaunch) continue;
+    if (!list.under_way) {
+      start(list, group);
+      started = true;
+    }
+    if (!list.under_way->done()) break;
+    finish(list);
+  }
+  return started || list.next > before;
 }
 
-// Whether a worker will wake this thread. Nobody wakes it for a stamp of a GPU.
-bool Exchanger::awaits_worker() const {
-  return !under_way_ && !ranks_ && next_ < linked_.exchanges.size() &&
-         linked_.exchanges[next_].kind == Kind::kWait;
+// A process that computes does not wait for its messages.
+void Exchanger::look_at_messages(FailureDetector& group) {
+  if (!cpus_.running()) {
+    group.poll();
+    return;
+  }
+  group.beat();
+  if (group.failure()) std::rethrow_exception(group.failure());
+}
+
+const Exchanger::List* Exchanger::oldest_under_way() const {
+  const List* oldest = nullptr;
+  for (const List& list : lists_)
+    if (list.under_way && (!oldest || list.began < oldest->began)) oldest = &list;
+  return oldest;
+}
+
+// Workers wake this thread. Nobody wakes it for a stamp of a GPU.
+bool Exchanger::awaits_gpus() const {
+  return ranks_ || std::ranges::any_of(lists_, [](const List& list) {
+           return !list.done() && list.command().kind == Kind::kWaitStamp;
+         });
 }
 
 // A process counts as late if its host has enqueued fewer parts.
@@ -124,44 +157,42 @@ void Exchanger::watch_ranks(FailureDetector& group) {
   if (const auto waiting = ranks_->waiting()) group.waiting(waiting->what, waiting->since);
 }
 
-void Exchanger::start(LaunchIndex launch, FailureDetector& group) {
+void Exchanger::start(List& list, FailureDetector& group) {
+  const LaunchIndex launch = list.command().launch;
   const LinkedLaunch& linked = linked_.launch(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
-  under_way_ = launch;
-  began_ = std::chrono::steady_clock::now();
-  group.heartbeats().count_launch();
+  list.began = std::chrono::steady_clock::now();
+  if (linked_.plan->node(linked.launch->node).op->exchange) group.heartbeats().count_launch();
   linked_.guard->before(launch);
   if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
   const KernelPointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);
-  exchange_ = &next_messages(launch, pointers);
-  for (const Exchange::Copied& copied : exchange_->kept)
+  Exchange& messages = next_messages(list, pointers);
+  list.under_way = &messages;
+  for (const Exchange::Copied& copied : messages.kept)
     std::ranges::copy(copied.from, copied.to.begin());
-  for (GroupMessage& message : exchange_->received) group.receive(message);
-  for (GroupMessage& message : exchange_->sent) group.send(message);
-  for (GroupMessage& message : exchange_->summed) group.sum(message, exchange_->dtype);
+  for (GroupMessage& message : messages.received) group.receive(message);
+  for (GroupMessage& message : messages.sent) group.send(message);
+  for (GroupMessage& message : messages.summed) group.sum(message, messages.dtype);
 }
 
-Exchange& Exchanger::next_messages(LaunchIndex launch, const KernelPointers& pointers) {
-  Known& known = known_[next_];
+void Exchanger::finish(List& list) {
+  const LaunchIndex launch = list.command().launch;
+  if (run_.recording) run_.recording->launches[launch].end = run_.recording->now();
+  linked_.guard->after(launch);
+  list.under_way = nullptr;
+}
+
+// Of the launch that is the strand's next command.
+Exchange& Exchanger::next_messages(List& list, const KernelPointers& pointers) {
+  Known& known = list.known[list.next];
   if (!std::ranges::equal(known.inputs, pointers.all_inputs())) {
-    const PlanNode& node = linked_.plan->node(linked_.plan->launches[launch].node);
+    const PlanNode& node = linked_.plan->node(linked_.plan->launches[list.command().launch].node);
     known.inputs.assign(pointers.all_inputs().begin(), pointers.all_inputs().end());
-    known.exchange = node.op->exchange(*node.node, pointers);
+    if (node.op->exchange)  // not if it adds what has arrived
+      known.exchange = node.op->exchange(*node.node, pointers);
   }
   return known.exchange;
-}
-
-bool Exchanger::finish(FailureDetector& group) {
-  const bool moved = group.poll();
-  if (!exchange_->done()) {
-    if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);
-    return moved;
-  }
-  if (run_.recording) run_.recording->launches[under_way_].end = run_.recording->now();
-  linked_.guard->after(under_way_);
-  under_way_ = {};
-  return true;
 }
 
 }  // namespace belfry

@@ -1,7 +1,9 @@
-// The work of the thread that talks to other processes during a run. It follows the command list of
-// the strand of messages, launch by launch. If ranks of GPUs wait for other processes, it also
-// checks that these are alive and not late, until the other threads of the run have ended.
+// The work of the thread that talks to other processes during a run. It follows the command lists
+// of all strands of messages at the same time, each one launch by launch. If ranks of GPUs wait for
+// other processes, it also checks that these are alive and not late, until the other threads of the
+// run have ended.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -29,28 +31,47 @@ class Exchanger final : public Processes::Work {
   // Whether ranks of the plan need other processes.
   bool by_ranks() const { return ranks_ != nullptr; }
   // Call it after tensors have moved.
-  void forget_messages() { known_.assign(known_.size(), {}); }
+  void forget_messages();
   // Call it before a run, or without `messages` before ranks connect.
   void begin(bool messages = true);
   // Records that the other threads have ended.
   void end() { ended_.store(true, std::memory_order_release); }
-  // Ends when the list is done, with ranks not before end(), or when the run has failed. Throws
+  // Ends when the lists are done, with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(FailureDetector& group) override;
-  void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
   std::string doing() const override;
 
  private:
   Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus,
             RankWatch* ranks);
-  // Each returns whether it made progress.
-  bool follow(FailureDetector& group);
-  bool finish(FailureDetector& group);
-  bool awaits_worker() const;
+  // The messages of a launch. They are valid as long as its tensors stay in place, which feeds may
+  // not.
+  struct Known {
+    std::vector<const void*> inputs;
+    Exchange exchange;
+  };
+  struct List {
+    const std::vector<Command>* commands;  // one of LinkedPlan::exchanges
+    std::vector<Known> known;              // by command
+    std::size_t next = 0;                  // command
+    Exchange* under_way = nullptr;         // messages of the next command; null: not sent yet
+    std::chrono::steady_clock::time_point began = {};  // when they were
+
+    bool done() const { return next == commands->size(); }
+    const Command& command() const { return (*commands)[next]; }
+  };
+
+  // Follows the list up to a command that must wait. Returns whether it made progress.
+  bool follow(List& list, FailureDetector& group);
+  void start(List& list, FailureDetector& group);
+  void finish(List& list);
+  Exchange& next_messages(List& list, const KernelPointers& pointers);
+  bool all_done() const { return std::ranges::all_of(lists_, &List::done); }
+  // The strand whose messages have been under way for the longest time, or null.
+  const List* oldest_under_way() const;
+  bool awaits_gpus() const;
+  void look_at_messages(FailureDetector& group);
   void watch_ranks(FailureDetector& group);
-  void start(LaunchIndex launch, FailureDetector& group);
-  // The messages of the next launch.
-  Exchange& next_messages(LaunchIndex launch, const KernelPointers& pointers);
 
   const LinkedPlan& linked_;
   RunState& run_;
@@ -61,17 +82,7 @@ class Exchanger final : public Processes::Work {
   bool connects_ = false;     // ranks connect; this is no run
   std::int64_t counted_ = 0;  // how many of RankWatch::enqueued() it has counted
   std::chrono::steady_clock::time_point next_look_;  // when it next looks at waiting ranks
-  std::size_t next_ = 0;                             // command in LinkedPlan::exchanges
-  LaunchIndex under_way_;                        // the launch whose messages are under way, or none
-  Exchange* exchange_ = nullptr;                 // its messages
-  std::chrono::steady_clock::time_point began_;  // when they began
-  // The messages of a launch. They are valid as long as its tensors stay in place, which feeds may
-  // not.
-  struct Known {
-    std::vector<const void*> inputs;
-    Exchange exchange;
-  };
-  std::vector<Known> known_;  // by index in LinkedPlan::exchanges
+  std::vector<List> lists_;
 };
 
 }  // namespace belfry

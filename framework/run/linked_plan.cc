@@ -157,10 +157,13 @@ void LinkedPlan::deal_routes(const Runtime& runtime) {
 }
 
 void LinkedPlan::make_routes() {
-  std::vector<StrandIndex> strands, between;
-  for (const StrandIndex s : plan->strands.indices())
-    if (!plan->on_gpu(s)) (plan->exchanges(s) ? between : strands).push_back(s);
-  exchanges = merged(plan->commands.lists, between);
+  std::vector<StrandIndex> strands;
+  for (const StrandIndex s : plan->strands.indices()) {
+    if (plan->exchanges(s))
+      exchanges.push_back(plan->commands.lists[s]);
+    else if (!plan->on_gpu(s))
+      strands.push_back(s);
+  }
   if (strands.empty()) return;
   if (workers == 1 && plan->shards_per_device == 1) {
     routes.push_back({merged(plan->commands.lists, strands)});

@@ -72,7 +72,8 @@ struct LinkedPlan {
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // threads that run launches; the threads that enqueue follow them
   std::vector<Route> routes;
-  std::vector<Command> exchanges;              // of the thread that talks to other processes
+  // Of the thread that talks to other processes, by strand.
+  std::vector<std::vector<Command>> exchanges;
   std::vector<GpuProgram> programs;            // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, or for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas

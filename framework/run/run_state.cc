@@ -27,6 +27,7 @@ void RunState::fail() noexcept {
   }
   failed_.store(true, std::memory_order_release);
   poison();
+  messages_.ring();
 }
 
 std::exception_ptr RunState::error() {

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/threads.h"
+#include "belfry/framework/group/group.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -16,17 +17,7 @@
 namespace belfry {
 
 void Alarm::ring() {
-  {
-    const std::lock_guard lock(mutex_);
-    rung_ = true;
-  }
-  changed_.notify_one();
-}
-
-void Alarm::sleep(std::chrono::milliseconds most) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, most, [&] { return rung_; });
-  rung_ = false;
+  if (ProcessGroup* const group = group_.load()) group->wake();
 }
 
 bool SpinTimer::expired() {

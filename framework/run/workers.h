@@ -11,6 +11,8 @@
 
 namespace belfry {
 
+class ProcessGroup;
+
 // Where workers sleep when there is nothing to do (an event count).
 //
 // Its whole state is one word. The word is odd while somebody sleeps or is about to. Each wake
@@ -60,18 +62,16 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// Where the thread that talks to other processes sleeps when it need not poll.
+// Wakes the thread that talks to other processes. It waits for news of them, or for ring().
 class Alarm {
  public:
+  // The thread waits in this group from now on. It then looks for what it waits for, so it misses
+  // no earlier ring(). Null: it no longer waits.
+  void connect(ProcessGroup* group) { group_.store(group); }
   void ring();
-  // Sleeps until ring(), for at most `most`; returns at once if ring() was called since the last
-  // sleep.
-  void sleep(std::chrono::milliseconds most);
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool rung_ = false;
+  std::atomic<ProcessGroup*> group_{nullptr};
 };
 
 // How long threads spin before they sleep. Threads that wait for workers spin briefly, because

@@ -200,6 +200,21 @@ TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
   }
 }
 
+// Each bucket is under way by itself while others are.
+TEST(Processes, OnALinkWithADelayGiveTheHashOfOne) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  const std::string link =
+      BELFRY_SOURCE_DIR "/scripts/two_hosts --rate=100mbit --delay=10ms --tcp -- ";
+  const Finished names = shell(link + "hostname");
+  if (names.status == 2) GTEST_SKIP() << names.errors;
+  const std::string training = cat(kMnist, " --bucket_mb=0.1 --json=-", arguments(), " --devices=");
+  const Finished all = shell(cat("ASAN_OPTIONS=detect_leaks=0 ", link, training, "cpu:1"));
+  ASSERT_EQ(all.status, 0) << all.errors;
+  const nlohmann::json report = nlohmann::json::parse(all.output);
+  const nlohmann::json alone = nlohmann::json::parse(shell(training + "cpu:2").output);
+  for (const char* hash : {"params_hash", "state_hash"}) EXPECT_EQ(report[hash], alone[hash]);
+}
+
 // Rank 1 has left the loop when rank 0 asks for its part of the slots, to save and to hash them.
 // The answer, of some 800 KB, takes longer than messages may take that were sent before a process
 // left.

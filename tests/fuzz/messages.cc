@@ -1,4 +1,4 @@
-// Input: what a process of the run sends by TCP.
+// Input: what a process of the run sends by TCP. Its check hashes are put right.
 #include <array>
 #include <chrono>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
 #include "belfry/tests/fuzz/target.h"
+#include "belfry/tests/support/sealed_frames.h"
 
 std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
   return mib_or_twice(size);
@@ -39,6 +40,9 @@ struct Awaited {
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::vector<std::uint8_t> sealed(data, data + size);
+  test::seal_frames(std::span(sealed));
+  data = sealed.data();
   auto [group, stranger] = two_processes();
   std::array<Awaited, 4> awaited{Awaited(0, 1), Awaited(1, 300'000), Awaited(2, 5),
                                  Awaited(7, 1000)};

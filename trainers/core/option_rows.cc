@@ -133,8 +133,9 @@ Option<AggregationOptions> bucket_mb_option() {
        .text = "combine gradients in buckets of at most X MiB, the last ones first, while others "
                "are being computed; 0: each by itself",
        .otherwise = cat(kDefaultBucketMb,
-                        ", up to 32 with more than 16 processes; 0 with `gradient_repacking`; what "
-                        "is fastest with `allreduce=auto`"),
+                        ", up to 32 with more than 16 processes; several processes take an eighth "
+                        "of the gradients if that is less, but at least 0.125 for each; 0 with "
+                        "`gradient_repacking`; what is fastest with `allreduce=auto`"),
        .combines = true,
        .chosen = true,
        .reported = true,

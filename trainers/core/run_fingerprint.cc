@@ -345,7 +345,7 @@ std::string text_of_message(const PlanGraph& plan, const PlanNode& node) {
 void add_messages(const BuiltTraining& built, std::vector<AgreedItem>& items) {
   for (const std::shared_ptr<const Plan>& plan : built.plans())
     for (const Launch& launch : plan->launches)
-      if (const PlanNode& node = plan->node(launch.node); plan->exchanges(launch.strand))
+      if (const PlanNode& node = plan->node(launch.node); node.op->exchange && !node.rank())
         items.push_back(
             {cat("message '", node.node->logical_name(), "'"), text_of_message(*plan, node)});
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/framework/base/require.h"
@@ -29,9 +31,26 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   return choose_allreduce(options, gradients, {accepts, packing_of(options.aggregation)});
 }
 
+// With several processes a bucket that nobody has asked for holds an eighth of the gradients at
+// most, so that most of them are under way before the last ones are known. Short pieces cost more
+// than they save.
+double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradients) {
+  constexpr double kLeastPiece = 0.125;  // MiB
+  const int processes = gradients.graph().process().size;
+  const bool asked_for = how.choice.buckets.size() == 1;
+  if (processes == 1 || asked_for) return how.bucket_mb;
+  double bytes = 0;
+  for (const Gradient& gradient : gradients.row(0))
+    if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
+      bytes += static_cast<double>(type.bytes());
+  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), kLeastPiece * processes));
+}
+
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
                                ReduceOptions how) {
   how.packing = packing_of(options.aggregation);
+  if (how.packing.bucket_mb > 0)
+    how.packing.bucket_mb = own_bucket_mb(options.aggregation, gradients);
   return make_strategy(options.aggregation.allreduce)->reduce(gradients, how);
 }
 

@@ -91,10 +91,10 @@ std::int64_t parts_of_additions(Session& session, Output sum) {
   return 0;
 }
 
-// ReduceScatter, AddPieces and AllGather, in this order. Workers share additions of 40,000.
+// ReduceScatter, AddPieces and AllGather, in this order. Workers share additions of 200,000.
 TEST(SumOverProcesses, IsTheCanonicalSum) {
   for (const auto& [size, towers] : {std::pair(2, 1), std::pair(3, 2), std::pair(2, 3)}) {
-    for (const std::size_t elements : {1u, 7u, 5000u, 40'000u}) {
+    for (const std::size_t elements : {1u, 7u, 5000u, 200'000u}) {
       const std::vector<float> expected = sum_of_all(size * towers, elements);
       test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
         const ProcessPlace place = processes->place();
@@ -105,7 +105,7 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
           own.push_back(sum_of_node(graph, node, elements));
         const Output sum = sum_over_processes(own, place, towers, false);
         Session session(graph, {.threads = 3, .all_workers = true, .processes = processes});
-        if (elements == 40'000) {
+        if (elements == 200'000) {
           EXPECT_GT(parts_of_additions(session, sum), 1);
         }
         EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
@@ -195,10 +195,32 @@ TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
           own.push_back(sum_of_node(graph, node, elements));
         const Output sum = sum_over_processes(own, place, towers, false);
         EXPECT_EQ(nodes_of(graph, kReduceScatter), 2);
-        EXPECT_EQ(nodes_of(graph, kAllGather), 2);
+        EXPECT_EQ(nodes_of(graph, kAllGather), size / per_host == 2 ? 1 : 2);
         Session session(graph, {.threads = 1, .processes = processes});
         EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
             << size << " / " << per_host << " x " << towers << ", " << elements << " elements";
+      });
+    }
+  }
+}
+
+// Both get the row of the other one, and nothing comes back.
+TEST(SumOverProcesses, OfTwoHostsIsAddedByBoth) {
+  for (const int per_host : {1, 2}) {
+    for (const std::size_t elements : {1u, 5000u, 200'000u}) {
+      const int size = 2 * per_host;
+      const std::vector<float> expected = sum_of_all(size * 3, elements);
+      test::run_on_hosts(size, per_host, [&](const std::shared_ptr<Processes>& processes) {
+        const ProcessPlace place = processes->place();
+        Graph graph(1, place);
+        std::vector<Output> own;
+        for (const TreeNode& node :
+             covering_nodes({place.rank * 3, (place.rank + 1) * 3}, size * 3))
+          own.push_back(sum_of_node(graph, node, elements));
+        const Output sum = sum_over_processes(own, place, 3, false);
+        EXPECT_EQ(nodes_of(graph, kAllGather), per_host - 1) << "within the host";
+        Session session(graph, {.threads = 2, .processes = processes});
+        EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected));
       });
     }
   }

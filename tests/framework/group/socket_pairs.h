@@ -16,6 +16,7 @@
 #include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/group/tags.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
+#include "belfry/tests/support/sealed_frames.h"
 
 namespace belfry::test {
 
@@ -85,22 +86,16 @@ class SlowLink {
 // A process that sends what it likes.
 class Stranger {
  public:
-  struct Head {
-    std::uint32_t tag = 0;
-    std::uint32_t magic = 0xbe1f2702;
-    std::uint64_t size = 0;
-  };
-
   explicit Stranger(detail::Socket socket) : socket_(std::move(socket)) {}
 
   void send(std::span<const std::byte> bytes) const {
     EXPECT_EQ(::send(socket_.file(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
+  void send(const detail::FrameHead& head) const { send(std::as_bytes(std::span(&head, 1))); }
   // A head that announces `size` bytes, and then `text`.
   void send(int tag, std::uint64_t size, const std::string& text) const {
-    const Head head{.tag = static_cast<std::uint32_t>(tag), .size = size};
-    send(std::as_bytes(std::span(&head, 1)));
+    send(head_of(tag, size, text));
     send(std::as_bytes(std::span(text)));
   }
   void send(int tag, const std::string& text) const { send(tag, text.size(), text); }

@@ -179,8 +179,8 @@ class Strangers {
     Socket socket = Socket::connect_to(where, soon());
     if (kind == 1) reset(socket);
     if (kind == 2) say(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    if (kind == 3) say(socket, std::string("Belfry2\n\0\1\0\0", 12) + "half of a greeting");
-    if (kind == 4) say(socket, std::string("Belfry2\n\xff\xff\xff\xff", 12));
+    if (kind == 3) say(socket, std::string("Belfry3\n\0\1\0\0", 12) + "half of a greeting");
+    if (kind == 4) say(socket, std::string("Belfry3\n\xff\xff\xff\xff", 12));
     if (kind == 5) say(socket, random_nonce());
     if (kind == 6)
       say(socket, letter(random_nonce() + "0\n" + random_nonce() + random_nonce() + "1 5 1000 a"));

@@ -70,7 +70,8 @@ TEST(TcpMessages, AHalfEarlyMessageOfAnotherSizeIsRefused) {
 
 TEST(TcpMessages, AHalfEarlyMessageGoesOnIntoItsPlace) {
   Attacked attacked;
-  attacked.stranger.send(3, 8, "half");
+  attacked.stranger.send(test::head_of(3, 8, "halfrest"));
+  attacked.stranger.send(std::as_bytes(std::span("half", 4)));
   attacked.group->poll();
   std::string text(8, ' ');
   GroupMessage message{1, 3, bytes_of(text)};
@@ -124,15 +125,55 @@ TEST(TcpMessages, TagsThatNobodyHasAreRefused) {
 // A frame goes on with the message that the one before began.
 TEST(TcpMessages, AFrameOfAnotherMessageIsRefused) {
   Attacked attacked;
-  attacked.stranger.send(3, detail::TcpPeer::kFrameBytes + 10, std::string(64 << 10, 'x'));
-  attacked.group->poll();
+  constexpr std::size_t kFrame = detail::TcpPeer::kFrameBytes;
+  attacked.stranger.send(test::head_of(3, kFrame + 10, std::string(kFrame, 'x')));
   const std::string more(64 << 10, 'x');
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     attacked.stranger.send(std::as_bytes(std::span(more)));
     attacked.group->poll();
   }
   attacked.stranger.send(4, detail::TcpPeer::kFrameBytes + 10, "0123456789");
   EXPECT_THAT(attacked.error_of_poll(), HasSubstr("sends what is no message"));
+}
+
+// The sender flips one bit after it has taken the hashes.
+TEST(TcpMessages, ABitThatChangesOnTheWayIsNoticed) {
+  const std::string text = "seven.";
+  const detail::FrameHead head = test::head_of(3, text.size(), text);
+  std::vector<std::byte> frame(sizeof(head) + text.size());
+  std::memcpy(frame.data(), &head, sizeof(head));
+  std::memcpy(frame.data() + sizeof(head), text.data(), text.size());
+  for (std::size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+    Attacked attacked;
+    frame[bit / 8] ^= std::byte{1} << bit % 8;
+    attacked.stranger.send(frame);
+    frame[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_THAT(attacked.error_of_poll(),
+                AllOf(HasSubstr("rank 1, host: the check hash of"), HasSubstr("to rank 0")))
+        << bit;
+  }
+}
+
+TEST(TcpMessages, AChangedFrameIsNamed) {
+  constexpr std::size_t kFrame = detail::TcpPeer::kFrameBytes;
+  const std::string first(kFrame, 'x'), rest(10, 'y');
+  Attacked attacked;
+  std::string text(kFrame + 10, ' ');
+  GroupMessage message{1, 3, bytes_of(text)};
+  attacked.group->receive(message);
+  std::jthread sender([&] {  // the connection cannot hold it
+    attacked.stranger.send(3, kFrame + 10, first);
+    attacked.stranger.send(test::head_of(3, kFrame + 10, rest));
+    attacked.stranger.send(std::as_bytes(std::span("yyyyyzyyyy", 10)));
+  });
+  EXPECT_THAT(
+      message_of<CommError>([&] {
+        finish(*attacked.group, {&message, 1});
+      }),
+      AllOf(HasSubstr("rank 1, host: the check hash of a message of 262154 bytes (tag 3, at "
+                      "byte 262144) does not fit"),
+            HasSubstr("on its way to rank 0")));
+  EXPECT_FALSE(message.done);
 }
 
 TEST(TcpMessages, TheReasonOfAnEndHasNoControlCharacters) {

@@ -224,9 +224,9 @@ TEST(Commands, ArePrintedByStrand) {
 }
 
 TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
-  const ProcessPlace place{.rank = 0, .size = 2};
+  const ProcessPlace place{.rank = 0, .size = 2, .per_host = 2};
   Graph graph(1, place);
-  const std::vector<Output> own{tanh(fill(graph, {40}, 1))};
+  const std::vector<Output> own{tanh(fill(graph, {1 << 18}, 1))};
   const Fetch sum(tanh(sum_over_processes(own, place, 1, false)));
   Session session(graph, {.dry_run = true, .planned_place = place});
   const Plan& plan = *session.prepare({&sum, 1}).plan();

@@ -1,5 +1,10 @@
+#include <gmock/gmock.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 
 namespace belfry {
@@ -110,6 +115,60 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
     if (plan.node(launch.node).op == &kAllReduce)
       ++turns[static_cast<std::size_t>(plan.strands[launch.strand].device)];
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
+}
+
+// The strands of a plan's messages.
+std::vector<std::string> strands_of_messages(const Plan& plan) {
+  std::vector<std::string> all;
+  for (const StrandIndex s : plan.strands.indices()) {
+    if (!plan.exchanges(s)) continue;
+    std::string& names = all.emplace_back();
+    for (const LaunchIndex l : plan.strands[s].launches)
+      names += cat(names.empty() ? "" : " ", plan.node(plan.launches[l].node).op->name);
+  }
+  return all;
+}
+
+// The plan of a process that sums `sums` rows of so many elements, each independent of the others.
+std::shared_ptr<const Plan> plan_of_sums(Graph& graph, int sums, std::int64_t elements) {
+  const ProcessPlace place = graph.process();
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < sums; ++i) {
+    const std::vector<Output> own{fill(graph, {elements}, i)};
+    fetches.emplace_back(sum_over_processes(own, place, 1, false));
+  }
+  Session session(graph, {.dry_run = true, .planned_place = place});
+  return session.prepare(fetches).plan();
+}
+
+TEST(Schedule, SumsThatNeedNotWaitForEachOtherAreUnderWayTogether) {
+  Graph graph(1, {.rank = 0, .size = 4, .per_host = 4});
+  EXPECT_THAT(strands_of_messages(*plan_of_sums(graph, 3, 40)),
+              testing::Each("ReduceScatter AddPieces AllGather"));
+}
+
+TEST(Schedule, WorkersAddLongPieces) {
+  Graph graph(1, {.rank = 0, .size = 4, .per_host = 4});
+  EXPECT_THAT(strands_of_messages(*plan_of_sums(graph, 3, 1 << 20)),
+              testing::Each("ReduceScatter AllGather"));
+}
+
+TEST(Schedule, MessagesShareStrandsIfThereAreMany) {
+  Graph graph(1, {.rank = 0, .size = 4, .per_host = 4});
+  const std::vector<std::string> strands = strands_of_messages(*plan_of_sums(graph, 20, 40));
+  EXPECT_EQ(strands.size(), 8U);
+  for (const std::string& names : strands)
+    EXPECT_THAT(names, testing::StartsWith("ReduceScatter AddPieces AllGather ReduceScatter"));
+}
+
+// MPI adds what all processes post in one order.
+TEST(Schedule, SumsOfMpiKeepTheirOrder) {
+  Graph graph(1, {.rank = 0, .size = 2});
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 3; ++i) fetches.emplace_back(mpi_all_reduce(fill(graph, {2}, i)));
+  Session session(graph, {.dry_run = true, .planned_place = graph.process()});
+  EXPECT_THAT(strands_of_messages(*session.prepare(fetches).plan()),
+              testing::ElementsAre("MpiAllReduce MpiAllReduce MpiAllReduce"));
 }
 
 TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {

@@ -93,7 +93,13 @@ std::string order_of_sums(ProcessPlace place, int towers) {
 
 // An eighth of all messages is 6 MiB: the first sum waits for the second and the third.
 TEST(SortMessages, PutsWhatWaitsForOneBehindTheNextOnes) {
-  EXPECT_EQ(order_of_sums({.rank = 0, .size = 2}, 1), "TSTSTSAGTSAGTSAGTSAGAGAG");
+  const ProcessPlace one_host{.rank = 0, .size = 2, .per_host = 2};
+  EXPECT_EQ(order_of_sums(one_host, 1), "TSTSTSAGTSAGTSAGTSAGAGAG");
+}
+
+// Nothing is sent after these sums, so only 16 MiB of them stay behind.
+TEST(SortMessages, PutsWhatNobodyElseWaitsForLast) {
+  EXPECT_EQ(order_of_sums({.rank = 0, .size = 2}, 1), "TSTSTSTSTSATSAAAAA");
 }
 
 // The first of three processes with two towers has one node of the tree, and the others two.
