@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/base/sha256.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/peer_error.h"
@@ -53,13 +53,7 @@ std::uint32_t number_of(std::chrono::steady_clock::duration length) {
 
 std::size_t bytes_of_bits(int bits) { return static_cast<std::size_t>(bits + 7) / 8; }
 
-using CheckHash = std::uint64_t;
-
-CheckHash check_hash(std::span<const std::byte> bytes) {
-  Fnv1a hash;
-  hash.add(bytes);
-  return hash.value();
-}
+constexpr std::size_t kHashBytes = sizeof(std::uint64_t);
 
 // Ranks are numbered in a circle. Calls f() with the distances of processes that hear of each
 // other.
@@ -87,7 +81,7 @@ PeerHeartbeats::PeerHeartbeats(ProcessGroup& group, std::chrono::milliseconds in
       to_children_(tree_.children.size()),
       since_(Clock::now()) {
   const int rank = group.rank(), size = group.size();
-  const std::size_t bytes = sizeof(Heartbeat) + bytes_of_bits(size) + sizeof(CheckHash);
+  const std::size_t bytes = sizeof(Heartbeat) + bytes_of_bits(size) + kHashBytes;
   for_distances(size, [&](int distance) {
     listeners_.push_back({std::vector<std::byte>(bytes), {(rank + distance) % size}});
     watched_.push_back({.rank = (rank + size - distance) % size,
@@ -119,8 +113,8 @@ void PeerHeartbeats::hear() {
     if (std::exchange(from.bytes, bytes) != bytes) from.silent = 0;
     if (from.is_last || !from.received.done) continue;
     from.silent = 0;
-    const auto said = std::span(from.in).first(from.in.size() - sizeof(CheckHash));
-    CheckHash hash = 0;
+    const auto said = std::span(from.in).first(from.in.size() - kHashBytes);
+    std::uint64_t hash = 0;
     std::memcpy(&hash, said.data() + said.size(), sizeof(hash));
     if (hash != check_hash(said)) blame_peer(group_, from.rank, "sends a damaged heartbeat");
     Heartbeat heartbeat;
@@ -226,13 +220,12 @@ void PeerHeartbeats::send(bool last) {
     other.age = number_of(now - others[i]->said);
     other.length = number_of(now - others[i]->since);
   }
-  std::vector<std::byte> bytes(sizeof(Heartbeat) + bytes_of_bits(group_.size()) +
-                               sizeof(CheckHash));
+  std::vector<std::byte> bytes(sizeof(Heartbeat) + bytes_of_bits(group_.size()) + kHashBytes);
   std::memcpy(bytes.data(), &heartbeat, sizeof(heartbeat));
   for (std::size_t rank = 0; rank < left_.size(); ++rank)
     if (left_[rank] > 0) bytes[sizeof(Heartbeat) + rank / 8] |= std::byte{1} << (rank % 8);
-  const auto said = std::span(bytes).first(bytes.size() - sizeof(CheckHash));
-  const CheckHash hash = check_hash(said);
+  const auto said = std::span(bytes).first(bytes.size() - kHashBytes);
+  const std::uint64_t hash = check_hash(said);
   std::memcpy(said.data() + said.size(), &hash, sizeof(hash));
   for (Listener& to : listeners_) {
     if (!to.sent.done) continue;

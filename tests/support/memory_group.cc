@@ -1,6 +1,7 @@
 #include "belfry/tests/support/memory_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <map>
@@ -69,6 +70,14 @@ class MemoryGroup final : public ProcessGroup {
     if (closings > 0) look_for_closed();
     return std::exchange(moved_, false);
   }
+  void wait(std::chrono::steady_clock::time_point until, std::chrono::nanoseconds) override {
+    if (moved_) return;
+    MemoryNetwork::Box& box = own();
+    std::unique_lock lock(box.mutex);
+    box.changed.wait_until(lock, until, [&] { return box.woken || !box.inbox.empty(); });
+    box.woken = false;
+  }
+  void wake() override { network_.wake(rank_); }
   std::uint64_t received_from(int rank) const override {
     const auto found = received_.find(rank);
     return found == received_.end() ? 0 : found->second;
@@ -176,8 +185,14 @@ void MemoryNetwork::connect(int from, int to) {
   }
 }
 
+void MemoryNetwork::wake(int rank) {
+  const std::lock_guard lock(box(rank).mutex);
+  box(rank).woken = true;
+  box(rank).changed.notify_one();
+}
+
 void MemoryNetwork::wake_all() {
-  for (const std::unique_ptr<Box>& box : boxes_) box->changed.notify_all();
+  for (int rank = 0; rank < std::ssize(boxes_); ++rank) wake(rank);
 }
 
 void MemoryNetwork::kill(int rank) {

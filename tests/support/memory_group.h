@@ -56,6 +56,7 @@ class MemoryNetwork {
   Box& box(int rank) const { return *boxes_[static_cast<std::size_t>(rank)]; }
   void connect(int from, int to);
   void deliver(int from, int to, int tag, std::span<const std::byte> bytes);
+  void wake(int rank);
   void wake_all();
 
   std::vector<std::unique_ptr<Box>> boxes_;

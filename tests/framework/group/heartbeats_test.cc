@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/group/tags.h"
 
 namespace belfry {
@@ -40,9 +40,8 @@ class OneOfTwo final : public ProcessGroup {
     std::memcpy(sent_.data(), &pid, sizeof(pid));  // its first member
     std::ranges::copy(sent_, awaited_->bytes.begin());
     if (apart) awaited_->bytes[kMachine] ^= std::byte{1};
-    Fnv1a hash;
-    hash.add(awaited_->bytes.first(awaited_->bytes.size() - sizeof(std::uint64_t)));
-    const std::uint64_t check = hash.value();
+    const std::uint64_t check =
+        check_hash(awaited_->bytes.first(awaited_->bytes.size() - sizeof(std::uint64_t)));
     std::memcpy(&awaited_->bytes[awaited_->bytes.size() - sizeof(check)], &check, sizeof(check));
     awaited_->done = true;
   }

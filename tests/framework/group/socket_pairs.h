@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/group/tags.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
 #include "belfry/tests/support/sealed_frames.h"
@@ -108,9 +108,7 @@ class Stranger {
 
 // The bytes of a heartbeat, and the hash that ends it.
 inline std::string with_check_hash(const std::string& heartbeat) {
-  Fnv1a hash;
-  hash.add(std::as_bytes(std::span(heartbeat)));
-  const std::uint64_t value = hash.value();
+  const std::uint64_t value = check_hash(heartbeat);
   return heartbeat + std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
