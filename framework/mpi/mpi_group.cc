@@ -42,8 +42,9 @@ class MpiGroup final : public ProcessGroup {
     // size.
     setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "131072", false);
     // A separate thread moves messages while the thread of the group naps, or has no core. It reads
-    // up to 256 KiB at once.
-    setenv("OMPI_MCA_btl_tcp_progress_thread", "1", false);
+    // up to 256 KiB at once. Where srun starts processes itself, messages arrive before MPI_Init
+    // has ended, and this thread of Open MPI 4.1 calls a function that is not there yet.
+    if (getenv("OMPI_COMM_WORLD_SIZE")) setenv("OMPI_MCA_btl_tcp_progress_thread", "1", false);
     setenv("OMPI_MCA_btl_tcp_endpoint_cache", "262144", false);
     int threads = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads), "MPI_Init_thread");
