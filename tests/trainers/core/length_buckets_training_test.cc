@@ -99,12 +99,10 @@ TEST(LengthBucketsTraining, GivesTheSameBitsForAnyDevicesAndDataWorkers) {
 }
 
 TEST(LengthBucketsTraining, GivesTheBitsOfOneProcessInSeveral) {
-  for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
-    const std::string one = hash_of({.devices = 4, .uneven = uneven});
-    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-      EXPECT_EQ(hash_of({.devices = 2, .uneven = uneven}, processes), one);
-    });
-  }
+  const std::string one = hash_of({.devices = 4});
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    EXPECT_EQ(hash_of({.devices = 2}, processes), one);
+  });
 }
 
 TEST(LengthBucketsTraining, DoesNotLookBeyondTheLengthOfASample) {
