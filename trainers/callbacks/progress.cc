@@ -46,9 +46,7 @@ int epochs_of(const Trainer& trainer, int epoch, std::int64_t total_steps) {
 
 void Progress::setup(Trainer& trainer) {
   total_steps_ = trainer.progress().total_steps();
-  if (peak_)
-    flops_ = 2 * step_multiply_adds(trainer.built().nodes(),
-                                    trainer.built().batches().batches_per_step());
+  if (peak_) flops_ = 2 * mean_step_multiply_adds(trainer.built());
 }
 
 void Progress::before_step(Trainer&, const StepInfo& info) { began_ = info.seconds; }
@@ -97,7 +95,7 @@ std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
     parts.push_back({"/s", kRate});
     parts.push_back(
         {cat(" (", rounded(rate / static_cast<double>(plan.towers()), 0), " per device)"), device});
-    if (const std::int64_t tokens = trainer.built().train_data().tokens(); tokens > 0)
+    if (const std::int64_t tokens = tokens_of_sample(trainer.built()); tokens > 0)
       parts.push_back(
           {cat("  ", rounded(rate * static_cast<double>(tokens), 0), " tokens/s"), unit});
     if (peak_)

@@ -294,15 +294,18 @@ Exported export_safetensors(const StoredCheckpoint& checkpoint, const ExportFlag
           ? export_weights(checkpoint, options)
           : export_weight_shards(checkpoint, options, flags.out,
                                  kMb * static_cast<std::uint64_t>(flags.max_shard_mb));
-  return {std::move(exported.file),
-          exported.bytes,
-          cat("with ", exported.tensors, " tensors ",
-              exported.shards > 0 ? cat("in ", exported.shards, " files and an index, ") : "",
-              names ? cat("by the names of ", names->name)
-                    : cat("in the layout ", name_of(options.layout))),
-          std::move(exported.chosen),
-          std::move(exported.permuted),
-          std::move(exported.left_out)};
+  return {
+      std::move(exported.file),
+      exported.bytes,
+      cat("with ", exported.tensors, " tensors ",
+          exported.shards > 0 ? cat("in ", exported.shards,
+                                    exported.shards == 1 ? " file" : " files", " and an index, ")
+                              : "",
+          names ? cat("by the names of ", names->name)
+                : cat("in the layout ", name_of(options.layout))),
+      std::move(exported.chosen),
+      std::move(exported.permuted),
+      std::move(exported.left_out)};
 }
 
 // "image f32[?,28,28,1] -> logits f32[?,10]".

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/op_work.h"
+#include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -127,7 +128,8 @@ Line line_of(std::string name, std::string output, std::int64_t parameters, doub
 
 }  // namespace
 
-double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step) {
+double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step,
+                          std::size_t form) {
   const std::vector<Node*> copies = built.towers[0].graph->nodes(kRecomputed);
   const std::set<const Node*> again(copies.begin(), copies.end());
   double sum = 0;
@@ -138,8 +140,42 @@ double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_s
   if (!built.tower_ops.empty())
     add({built.tower_ops.begin(), built.tower_ops.end()});
   else
-    for (const TrainedLoss& loss : built.losses) add({loss.steps[0].train_op});  // one run each
+    for (const TrainedLoss& loss : built.losses) add({loss.steps[form].train_op});  // one run each
   return sum * static_cast<double>(batches_per_step);
+}
+
+namespace {
+
+// The batches of an epoch that each bucket has.
+std::map<std::size_t, std::int64_t> batches_by_bucket(const BatchPlan& plan) {
+  std::map<std::size_t, std::int64_t> batches;
+  for (std::int64_t b = 0; b < plan.batches_per_epoch(); ++b)
+    ++batches[plan.forms()[plan.form_of(b)].bucket];
+  return batches;
+}
+
+bool has_one_bucket(const BatchPlan& plan) {
+  return std::ranges::all_of(
+      plan.forms(), [&](const BatchForm& form) { return form.bucket == plan.forms()[0].bucket; });
+}
+
+}  // namespace
+
+double mean_step_multiply_adds(const BuiltTraining& built) {
+  const BatchPlan& plan = built.batches();
+  if (has_one_bucket(plan)) return step_multiply_adds(built.nodes(), plan.batches_per_step());
+  double sum = 0;
+  for (const auto& [bucket, batches] : batches_by_bucket(plan)) {
+    const auto form = std::ranges::find(plan.forms(), bucket, &BatchForm::bucket);
+    sum +=
+        static_cast<double>(batches) *
+        step_multiply_adds(built.nodes(), 1, static_cast<std::size_t>(form - plan.forms().begin()));
+  }
+  return sum / static_cast<double>(plan.batches_per_epoch());
+}
+
+std::int64_t tokens_of_sample(const BuiltTraining& built) {
+  return has_one_bucket(built.batches()) ? built.train_data().tokens() : 0;
 }
 
 ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step) {

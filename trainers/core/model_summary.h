@@ -10,6 +10,8 @@
 
 namespace belfry {
 
+class BuiltTraining;
+
 // The forward nodes of one name scope, for one tower and its batch. A node outside all scopes is a
 // layer by itself.
 struct LayerSummary {
@@ -37,9 +39,15 @@ ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step
 // The layers alone.
 std::vector<LayerSummary> layers_of(const TowerRecord& tower);
 
-// Multiply-adds of a step of all towers of this process, in all its batches. Counts the nodes that
-// the updates depend on, but not recomputed ones (GradientOptions::recompute).
-double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step = 1);
+// Multiply-adds of a step of all towers of this process, in all its batches, of this form. Counts
+// the nodes that the updates depend on, but not recomputed ones (GradientOptions::recompute).
+double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step = 1,
+                          std::size_t form = 0);
+// The mean over the steps of an epoch, whose batches may have several lengths (LengthBuckets). The
+// last one counts as full.
+double mean_step_multiply_adds(const BuiltTraining& built);
+// Dataset::tokens() of each sample that is trained with; 0 if they differ.
+std::int64_t tokens_of_sample(const BuiltTraining& built);
 
 // A table for people: a line per layer, and totals.
 std::string to_table(const ModelSummary& summary);

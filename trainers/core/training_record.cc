@@ -168,7 +168,7 @@ double TrainingRecord::examples_per_second() const {
 
 double TrainingRecord::flops_per_second() const {
   if (timed_steps_ == 0) return 0;
-  const double flops = 2 * step_multiply_adds(built_.nodes(), built_.batches().batches_per_step());
+  const double flops = 2 * mean_step_multiply_adds(built_);
   return flops * static_cast<double>(timed_steps_) / timed_seconds_;
 }
 

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/machine/product_peak.h"
 #include "belfry/trainers/modes/modes.h"
@@ -78,7 +79,7 @@ Report::Progress progress_report(const Trainer& trainer, std::optional<double> p
       .epochs = trainer.progress().epochs(),
       .speed = {.examples_per_second = trainer.record().examples_per_second()}};
   TrainingSpeed& speed = progress.speed;
-  if (const std::int64_t tokens = trainer.built().train_data().tokens(); tokens > 0)
+  if (const std::int64_t tokens = tokens_of_sample(trainer.built()); tokens > 0)
     speed.tokens_per_second = speed.examples_per_second * static_cast<double>(tokens);
   if (peak) speed.mfu = trainer.record().flops_per_second() / *peak;
   return progress;
