@@ -16,12 +16,14 @@
 namespace belfry::cuda {
 namespace {
 
-// The GPU whose memory the address is in; -1 for host memory.
-int gpu_of(const void* address) {
+// The GPU whose memory the address is in; -1 for host memory. `otherwise`: if CUDA does not say.
+int gpu_of(const void* address, int otherwise) {
   cudaPointerAttributes attributes{};
-  const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
-  if (status != cudaSuccess) cudaGetLastError();
-  return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
+  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    cudaGetLastError();
+    return otherwise;
+  }
+  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
 // Records which libraries a kernel needs.
@@ -114,9 +116,10 @@ void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
 // Copies in this thread's own stream, so that other streams continue meanwhile. Asking where an
 // address is makes a context on the current GPU, so that must be one that has a context.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
-  const DeviceGuard entered(entered_);
-  const int there = gpu_of(to);
-  const int gpu = there >= 0 ? there : gpu_of(from);
+  const int known = entered_;
+  const DeviceGuard entered(known);
+  const int there = gpu_of(to, known);
+  const int gpu = there >= 0 ? there : gpu_of(from, known);
   if (gpu < 0) {
     std::memcpy(to, from, bytes);
     return;

@@ -352,7 +352,8 @@ TEST(AttentionGpuKernel, AsksCudnnFor16BitsAlone) {
                                                      .batch = 3,
                                                      .time = 10,
                                                      .heads = 4,
-                                                     .head_dim = 12}));
+                                                     .head_dim = 12,
+                                                     .scale = 1 / std::sqrt(12.0F)}));
       EXPECT_EQ(kernel.plan.workspace_bytes(), 160);
     }
   }
