@@ -35,7 +35,7 @@ constexpr std::int64_t kGradients = 4 * 5 + 5 + 5 + 1;  // elements
 
 // Besides gradients, each process sends the loss and metric of each tower, a request, and whether
 // all is finite.
-std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + 1) + 4; }
+std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + kNumbersOfRequest) + 4; }
 
 TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
   for (const ProcessPlace place : {ProcessPlace{0, 4}, ProcessPlace{2, 4}}) {
