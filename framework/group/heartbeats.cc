@@ -43,13 +43,16 @@ std::uint64_t machine_of_numbers() {
   return machine;
 }
 
-constexpr int kNormalSilence = 5;  // intervals
 constexpr auto kNoWait = std::numeric_limits<std::uint32_t>::max();
 
 std::uint32_t number_of(std::chrono::steady_clock::duration length) {
   const auto number = std::chrono::duration_cast<std::chrono::milliseconds>(length).count();
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(number, 0, kNoWait - 1));
 }
+
+// In intervals. A process hears from each one that it watches once in so many intervals as it
+// watches processes, and a heartbeat may be late.
+int normal_silence(std::size_t watched) { return std::max(5, 2 * static_cast<int>(watched)); }
 
 std::size_t bytes_of_bits(int bits) { return static_cast<std::size_t>(bits + 7) / 8; }
 
@@ -158,13 +161,15 @@ void PeerHeartbeats::learn(Status status, Clock::time_point now) {
 
 // Others may hear of a silent process only by those who watch it.
 void PeerHeartbeats::vouch(const Watched& peer) {
-  if (peer.is_last || (peer.silent <= kNormalSilence && !is_stopped(peer.rank))) return;
+  if (peer.is_last || (peer.silent <= normal_silence(watched_.size()) && !is_stopped(peer.rank)))
+    return;
   Known& known = known_[peer.rank];
   known.said = Clock::now();
   known.status.rank = peer.rank;
   known.status.unheard = peer.unheard;
   known.status.waits = 0;  // it may have, but now others wait for it
-  if (peer.silent > kNormalSilence) known.status.silence = number_of(peer.silent * interval_);
+  if (peer.silent > normal_silence(watched_.size()))
+    known.status.silence = number_of(peer.silent * interval_);
 }
 
 // A process has left with all that are below it in the tree.
@@ -227,8 +232,11 @@ void PeerHeartbeats::send(bool last) {
   const auto said = std::span(bytes).first(bytes.size() - kHashBytes);
   const std::uint64_t hash = check_hash(said);
   std::memcpy(said.data() + said.size(), &hash, sizeof(hash));
-  for (Listener& to : listeners_) {
-    if (!to.sent.done) continue;
+  const bool to_all = last || said_.number == 1;
+  const std::size_t due = said_.number % std::max<std::size_t>(1, listeners_.size());
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    Listener& to = listeners_[i];
+    if (!to.sent.done || (i != due && !to_all)) continue;
     std::ranges::copy(bytes, to.out.begin());
     group_.send(to.sent);
   }
@@ -297,8 +305,9 @@ std::string PeerHeartbeats::describe(int rank) const {
 std::string PeerHeartbeats::describe(const Known& known) const {
   const int rank = known.status.rank;
   const int silent = silent_intervals(rank);
-  const auto silence = silent > kNormalSilence ? silent * interval_
-                                               : std::chrono::milliseconds(known.status.silence);
+  const auto silence = silent > normal_silence(watched_.size())
+                           ? silent * interval_
+                           : std::chrono::milliseconds(known.status.silence);
   const std::string doing = known.status.doing[0]
                                 ? cat(shown(known.status.doing, sizeof(known.status.doing)),
                                       " for ", seconds_text(Clock::now() - known.since))
@@ -331,10 +340,12 @@ bool PeerHeartbeats::any_late() const {
 
 template <class F>
 std::string PeerHeartbeats::describe_if(const F& f) const {
+  constexpr int kMost = 8;
   std::string all;
+  int count = 0;
   for (const auto& [rank, known] : known_)
-    if (f(known)) all += cat(all.empty() ? "" : "; ", describe(known));
-  return all;
+    if (f(known) && ++count <= kMost) all += cat(all.empty() ? "" : "; ", describe(known));
+  return count <= kMost ? all : cat(all, "; and ", count - kMost, " others");
 }
 
 std::string PeerHeartbeats::late_processes() const {
@@ -359,7 +370,8 @@ std::uint32_t PeerHeartbeats::shortest_wait() const {
   for (const Watched& peer : watched_) {
     const std::uint32_t wait = std::min(peer.wait, peer.least);
     if (wait == kNoWait) continue;
-    const auto since = std::min<Clock::duration>(Clock::now() - peer.heard, interval_);
+    const auto since =
+        std::min<Clock::duration>(Clock::now() - peer.heard, std::ssize(watched_) * interval_);
     shortest =
         std::min(shortest, peer.wait == 0 ? 0 : number_of(std::chrono::milliseconds(wait) + since));
   }
@@ -390,7 +402,7 @@ std::uint64_t PeerHeartbeats::bytes_of_interval() const {
 // Long enough to come from any process, from listener to listener.
 bool PeerHeartbeats::is_recent(const Known& known) const {
   const auto hops = static_cast<int>(watched_.size());
-  return Clock::now() - known.said <= (kNormalSilence + 3 + 2 * hops) * interval_;
+  return Clock::now() - known.said <= (normal_silence(watched_.size()) + 3 + 2 * hops) * interval_;
 }
 
 bool PeerHeartbeats::goes_on(const Known& known) const {

@@ -132,7 +132,8 @@ class MemoryGroup final : public ProcessGroup {
   // All messages that it sent before have been taken.
   void look_for_closed() const {
     for (const auto& [place, messages] : awaited_)
-      if (network_.box(place.first).closed && !may_never_come(place.second)) {
+      if (network_.box(place.first).closed && !network_.box(place.first).is_cut &&
+          !may_never_come(place.second)) {
         const std::lock_guard lock(own().mutex);
         if (own().inbox.empty()) blame_peer(*this, place.first, "the process has ended");
       }
