@@ -134,8 +134,8 @@ Option<AggregationOptions> bucket_mb_option() {
                "are being computed; 0: each by itself",
        .otherwise = cat(kDefaultBucketMb,
                         ", up to 32 with more than 16 processes; several processes take an eighth "
-                        "of the gradients if that is less, but at least 0.25 for each, and two at "
-                        "least 0.25; 0 with `gradient_repacking`; what is fastest with "
+                        "of the gradients if that is less, but at least 0.25 for each of "
+                        "them (two: 0.25); 0 with `gradient_repacking`; what is fastest with "
                         "`allreduce=auto`"),
        .combines = true,
        .chosen = true,

@@ -33,7 +33,7 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 
 // With several processes a bucket that nobody has asked for holds an eighth of the gradients at
 // most, so that most of them are under way before the last ones are known. Short pieces cost more
-// than they save. Two processes of two hosts send whole buckets.
+// than they save; two processes may send whole buckets.
 double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradients) {
   constexpr double kLeastPiece = 0.25;  // MiB
   const int processes = gradients.graph().process().size;
@@ -43,7 +43,8 @@ double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradien
   for (const Gradient& gradient : gradients.row(0))
     if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
       bytes += static_cast<double>(type.bytes());
-  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), kLeastPiece * (processes == 2 ? 1 : processes)));
+  const double least = processes == 2 ? kLeastPiece : kLeastPiece * processes;
+  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), least));
 }
 
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
