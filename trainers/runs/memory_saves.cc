@@ -439,7 +439,10 @@ void MemorySaver::after_training(Trainer&, const StepInfo& info) {
   if (is_on_disk) remove_all();
 }
 
-void MemorySaver::on_error(Trainer&, const std::exception&) { settle(); }
+void MemorySaver::on_error(Trainer&, const std::exception&) {
+  settle();
+  if (folder_ && folder_->checkpoints().empty()) remove_all();
+}
 
 void MemorySaver::remove_all() {
   folder_.reset();

@@ -118,6 +118,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("planned_bytes"), 4 << 20);
   EXPECT_EQ(field("rss_before_plan_bytes"), 5 << 20);
   EXPECT_EQ(field("peak_rss_bytes"), 10 << 20);
+  EXPECT_EQ(field("restart"), nlohmann::json()) << "it was none";
   EXPECT_EQ(unread, nlohmann::json::object()) << "fields that this test does not read";
 }
 

@@ -1,6 +1,4 @@
 // Runs that go on from saves in the memory of their hosts.
-#include "belfry/trainers/runs/memory_saves.h"
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -11,9 +9,10 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
-namespace memory_saves_test {
+namespace resumed_from_memory_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -91,6 +90,11 @@ TEST_F(MemorySavesTest, ANewRunInTheSameDirectoryTakesNone) {
   std::filesystem::remove_all(directory_);
   go_on();
   EXPECT_TRUE(summary()["resumed_from_step"].is_null());
+}
+
+// Nothing can go on from it.
+TEST_F(MemorySavesTest, ARunThatFailsBeforeItsFirstSaveLeavesNothing) {
+  EXPECT_FALSE(std::filesystem::exists(lose_before(3)));
 }
 
 TEST_F(MemorySavesTest, ALoneProcessKeepsNoneUnlessItIsTold) {
@@ -218,5 +222,5 @@ TEST_F(HostsTest, TheDiskIsTakenIfItIsNewer) {
 
 TEST_F(HostsTest, NobodyHasASaveOfANewRun) { EXPECT_THAT(find(2), testing::Each("")); }
 
-}  // namespace memory_saves_test
+}  // namespace resumed_from_memory_test
 }  // namespace belfry
