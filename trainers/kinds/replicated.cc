@@ -43,7 +43,8 @@ double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradien
   for (const Gradient& gradient : gradients.row(0))
     if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
       bytes += static_cast<double>(type.bytes());
-  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), kLeastPiece * (processes == 2 ? 1 : processes)));
+  return std::min(how.bucket_mb,
+                  std::max(bytes / 8 / (1 << 20), kLeastPiece * (processes == 2 ? 1 : processes)));
 }
 
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
