@@ -51,7 +51,9 @@ TEST_F(BelfryRunTest, StartsProcessesThatMeetAndKeepsWhatEachPrints) {
 
 // One process computes what the towers of both have, and names the one that had computed otherwise.
 TEST_F(BelfryRunTest, StepsAreComputedAgainByOneProcess) {
+  const test::SmallDigits digits;
   const std::string flags =
+      " --data_dir=" + digits.path() +
       " --devices=cpu:1 --global_batch_size=32 --shards=8 --threads=1 --max_steps=6 "
       "--eval_every_epochs=0 --hash_every=1 --save_every_steps=3 --check_contribution_every=2";
   const Finished trained = shell(cat("belfry run -n 2 -- mnist", flags, " --run_dir=run"));

@@ -547,7 +547,7 @@ TEST(Processes, TrainAloneWithMpiOff) {
 
 TEST(Processes, AMissingOneIsNamed) {
   const Finished alone = shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=x " + kMnist);
-  EXPECT_EQ(alone.status, 1);
+  EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.errors, HasSubstr("MASTER_PORT=x"));
 }
 

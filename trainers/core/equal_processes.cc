@@ -1,6 +1,8 @@
 #include "belfry/trainers/core/equal_processes.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +36,25 @@ std::string text_of(const std::vector<std::uint64_t>& hashes) {
 
 std::string_view hash_in(std::string_view text, std::size_t variable) {
   return text.substr(variable * kDigits, kDigits);
+}
+
+// The bits of numbers, kDigits characters for each.
+std::string bits_of(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers) text += hex(std::bit_cast<std::uint64_t>(number), kDigits);
+  return text;
+}
+
+std::vector<double> numbers_in(std::string_view text) {
+  std::vector<double> numbers;
+  for (; text.size() >= kDigits; text.remove_prefix(kDigits)) {
+    std::uint64_t bits = 0;
+    const std::from_chars_result read =
+        std::from_chars(text.data(), text.data() + kDigits, bits, 16);
+    require(read.ptr == text.data() + kDigits, "'", shown(text), "' has no bits of a loss");
+    numbers.push_back(std::bit_cast<double>(bits));
+  }
+  return numbers;
 }
 
 // "'fc0/W' and 2 other variables".
@@ -141,6 +162,7 @@ void require_equal_processes(Processes& processes, const ReplicaHashes& own) {
 }
 
 JsonValue ReplicaDifference::json() const {
+  using namespace equal_processes;
   const auto list = [](const std::vector<std::string>& texts) {
     JsonValue array = JsonValue::array();
     for (const std::string& text : texts) array.push(text);
@@ -150,13 +172,19 @@ JsonValue ReplicaDifference::json() const {
   for (const Replica& replica : replicas)
     of_ranks.push(
         JsonValue::object().set("host", replica.host).set("hashes", list(replica.hashes)));
+  JsonValue of_steps = JsonValue::array();
+  for (const Losses& of_step : losses)
+    of_steps.push(
+        JsonValue::object().set("step", of_step.step).set("bits", bits_of(of_step.of_towers)));
   return JsonValue::object()
       .set("step", steps)
       .set("variables", list(variables))
-      .set("ranks", std::move(of_ranks));
+      .set("ranks", std::move(of_ranks))
+      .set("losses", std::move(of_steps));
 }
 
 ReplicaDifference ReplicaDifference::read(const JsonValue& json) {
+  using namespace equal_processes;
   const auto texts = [](const JsonValue& array) {
     std::vector<std::string> list;
     for (const JsonValue& text : array.items()) list.push_back(text.text());
@@ -169,6 +197,9 @@ ReplicaDifference ReplicaDifference::read(const JsonValue& json) {
     require(difference.replicas.back().hashes.size() == difference.variables.size(),
             "a rank has not one hash for each variable");
   }
+  for (const JsonValue& of_step : json.at("losses").items())
+    difference.losses.push_back(
+        {of_step.at("step").integer(), numbers_in(of_step.at("bits").text())});
   return difference;
 }
 
@@ -194,6 +225,29 @@ std::string ReplicaDifference::judged_by(const ReplicaHashes& right) const {
              ", after which processes differed, has been computed again: ", join(wrong),
              others.empty() ? "; none had the right ones"
                             : cat("; ", some_names(others), " had the right ones"));
+}
+
+std::string ReplicaDifference::judged_by(const Losses& right) const {
+  const auto noted = std::ranges::find(losses, right.step, &Losses::step);
+  const std::size_t towers = right.of_towers.size();
+  if (noted == losses.end() || noted->of_towers.size() != towers || towers % replicas.size() != 0)
+    return "";
+  const std::size_t of_rank = towers / replicas.size();
+  std::vector<std::string> wrong;
+  for (std::size_t r = 0; r < replicas.size(); ++r)
+    for (std::size_t t = r * of_rank; t < (r + 1) * of_rank; ++t) {
+      const auto bits = [t](const Losses& of) {
+        return std::bit_cast<std::uint64_t>(of.of_towers[t]);
+      };
+      if (bits(*noted) == bits(right)) continue;
+      wrong.push_back(cat("rank ", r, " on ", replicas[r].host));
+      break;
+    }
+  if (wrong.empty() || wrong.size() == replicas.size()) return "";
+  return cat("step ", right.step,
+             " has been computed again, since which processes differed (after ", "step ", steps,
+             " in ", equal_processes::in_variables(variables), "): ", join(wrong),
+             " had wrong bits in variables or data, and so another loss");
 }
 
 }  // namespace belfry

@@ -31,9 +31,18 @@ struct ReplicaDifference {
     bool operator==(const Replica&) const = default;
   };
 
+  // A step, counted from 1, with the loss of each tower: what a process with wrong variables
+  // computes spoils the variables of all in the next update, but its loss is its own.
+  struct Losses {
+    std::int64_t step = 0;
+    std::vector<double> of_towers;
+    bool operator==(const Losses&) const = default;
+  };
+
   std::int64_t steps = 0;
   std::vector<std::string> variables;  // those that differ, by their names
   std::vector<Replica> replicas;       // by rank
+  std::vector<Losses> losses = {};     // of the steps since variables were equal
 
   JsonValue json() const;
   // Throws InvalidArgument unless it is a result of json().
@@ -43,6 +52,9 @@ struct ReplicaDifference {
   // Which of them are wrong, if these are the right hashes after the same step: "rank 1 on node7
   // had wrong bits in 'fc0/W' after step 130, ...".
   std::string judged_by(const ReplicaHashes& right) const;
+  // Which of them were wrong before a step, if these are the right losses of its towers: those with
+  // another loss; "" if none has, or if all have.
+  std::string judged_by(const Losses& right) const;
 };
 
 // In all processes.
@@ -51,6 +63,9 @@ class ReplicasDiffer : public CorruptionError {
   ReplicasDiffer(const std::string& text, ReplicaDifference difference)
       : CorruptionError(text), difference_(std::move(difference)) {}
   const ReplicaDifference& difference() const { return difference_; }
+  void add(std::vector<ReplicaDifference::Losses> losses) {
+    difference_.losses = std::move(losses);
+  }
 
  private:
   ReplicaDifference difference_;

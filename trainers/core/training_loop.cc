@@ -121,8 +121,31 @@ void TrainingLoop::compare_processes_soon() {
 void TrainingLoop::compare_processes(std::int64_t steps) {
   if (!built_.processes() || compared_at_ == steps) return;
   hashes_ = replica_hashes(built_.session(), built_.graph(), steps);
-  require_equal_processes(*built_.processes(), hashes_);
+  require_equal_hashes();
   compared_at_ = steps;
+  forget_losses(steps);
+}
+
+void TrainingLoop::require_equal_hashes() try {
+  require_equal_processes(*built_.processes(), hashes_);
+} catch (ReplicasDiffer& differ) {
+  differ.add(losses_);
+  throw;
+}
+
+void TrainingLoop::note_losses(const TrainingStep& run) {
+  constexpr std::size_t kMost = 1000;
+  const std::int64_t step = progress_.steps() + 1;
+  if (losses_.back().step == step) losses_.pop_back();  // of a batch or a loss before
+  if (losses_.size() == kMost) losses_.erase(losses_.begin());
+  losses_.push_back({step, run.tower_losses()});
+}
+
+// The losses of steps before variables were equal say nothing of a later difference.
+void TrainingLoop::forget_losses(std::int64_t equal_steps) {
+  const ReplicaDifference::Losses last = losses_.back();
+  std::erase_if(losses_, [&](const auto& of_step) { return of_step.step <= equal_steps; });
+  if (losses_.empty()) losses_ = {last};
 }
 
 void TrainingLoop::compare_processes_by_next_step(std::int64_t steps) {
@@ -264,7 +287,10 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
     const std::int64_t samples = progress_.samples_of_step();
     const double step_start = progress_.seconds();
     const bool with_trace = run_step(*source, step);
-    if (std::exchange(request_.hash, 0) != 0) ask(request_);  // it has travelled
+    if (std::exchange(request_.hash, 0) != 0) {  // it has travelled
+      ask(request_);
+      forget_losses(step.step);
+    }
     step.seconds = progress_.seconds();
     record_.note_speed(static_cast<double>(samples) / (step.seconds - step_start));
     call("after_step", step.step + 1, [&](Callback& c) { c.after_step(trainer_, step); });
@@ -426,7 +452,8 @@ bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
   record_.watch().look_at_batch(batch, number, finite);
   const StepRequest asked = run.requested();
-  if (asked.hashes_differ) require_equal_processes(*built_.processes(), hashes_);
+  if (built_.processes()) note_losses(run);
+  if (asked.hashes_differ) require_equal_hashes();
   if (asked.signal != 0) end_by(asked.signal);
   stopped_ = stopped_ || asked.stop;
   comparison_due_ = comparison_due_ || asked.comparison;

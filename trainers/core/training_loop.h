@@ -59,6 +59,8 @@ class TrainingLoop {
   // Compares the variables now, unless that has been done since the last step. All processes call
   // it after the same number of steps. It does nothing in a lone process.
   void compare_processes(std::int64_t steps);
+  // The losses of all towers in the last step of several processes.
+  const ReplicaDifference::Losses& losses_of_towers() const { return losses_.back(); }
   // Whether the present values have been compared, so all processes are known to have them.
   bool is_compared() const;
 
@@ -82,6 +84,9 @@ class TrainingLoop {
   void end_epoch(const StepInfo& epoch, CallbackPhase first);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);
+  void require_equal_hashes();
+  void note_losses(const TrainingStep& run);
+  void forget_losses(std::int64_t equal_steps);
   bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, RunOptions how);
   void look_at_step(const StepInfo& step);
   void end();
@@ -116,6 +121,8 @@ class TrainingLoop {
       false;  // all processes may stop now, because an epoch or an evaluation has ended
   std::int64_t compared_at_ = -1;  // steps
   ReplicaHashes hashes_;           // the last that were computed
+  // Of the steps since variables were equal, and of the last one.
+  std::vector<ReplicaDifference::Losses> losses_{1};
 };
 
 }  // namespace belfry

@@ -231,6 +231,12 @@ double TrainingStep::combined(std::size_t part, std::size_t i) const {
   return equal_ ? numbers.combine(samples_.size(), of) : numbers.combine(samples_, of);
 }
 
+std::vector<double> TrainingStep::tower_losses() const {
+  std::vector<double> losses(samples_.size());
+  for (std::size_t t = 0; t < losses.size(); ++t) losses[t] = number(0, 0, t);
+  return losses;
+}
+
 void TrainingStep::metrics_of_run(std::span<double> result) const {
   for (std::size_t p = 1; p < numbers_.parts().size(); ++p)
     for (std::size_t i = 0; i < numbers_.parts()[p].count; ++i)

@@ -69,6 +69,8 @@ class TrainingStep {
   // The mean loss over the towers in the last run, weighted by samples. If all towers have equally
   // many samples, it is tower_mean().
   double loss() const { return combined(0, 0); }
+  // The loss of each tower of all processes in the last run.
+  std::vector<double> tower_losses() const;
   // The metrics of the towers, combined.
   void metrics_of_run(std::span<double> result) const;
   const MetricNumbers& numbers() const { return numbers_; }

@@ -32,16 +32,22 @@ void ReplicaCheck::setup(Trainer& trainer) {
 
 void ReplicaCheck::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
-  if (open_ && open_->steps == steps) {
-    const std::string judged =
-        open_->judged_by(replica_hashes(trainer.session(), trainer.graph(), steps));
-    if (!judged.empty()) log_warning(judged);
-    open_.reset();
-    directory_->files().remove(directory_->path_of(kDifferenceFile));
-  }
+  if (open_) judge(trainer, steps);
   if (steps % every_ != 0) return;
   require_equal_replicas(trainer.session(), trainer.graph(), steps);
   trainer.loop().compare_processes_by_next_step(steps);
+}
+
+// The first step with another loss decides; without one, the variables do.
+void ReplicaCheck::judge(Trainer& trainer, std::int64_t steps) {
+  std::string judged;
+  if (trainer.built().processes()) judged = open_->judged_by(trainer.loop().losses_of_towers());
+  if (judged.empty() && open_->steps == steps)
+    judged = open_->judged_by(replica_hashes(trainer.session(), trainer.graph(), steps));
+  if (judged.empty() && open_->steps > steps) return;
+  if (!judged.empty()) log_warning(judged);
+  open_.reset();
+  directory_->files().remove(directory_->path_of(kDifferenceFile));
 }
 
 void ReplicaCheck::on_error(Trainer&, const std::exception& error) {

@@ -28,6 +28,8 @@ class ReplicaCheck final : public Callback {
   void on_error(Trainer& trainer, const std::exception& error) override;
 
  private:
+  void judge(Trainer& trainer, std::int64_t steps);
+
   std::int64_t every_;
   RunDirectory* directory_;
   std::optional<ReplicaDifference> open_;  // of the run before

@@ -170,6 +170,23 @@ TEST(EqualProcesses, AreJudgedByTheRunThatGoesOn) {
   }
 }
 
+// Variables that one process has wrong spoil the next update of all.
+TEST(ReplicaDifference, IsJudgedByTheFirstLossThatDiffers) {
+  const ReplicaDifference difference{
+      .steps = 9,
+      .variables = {"w"},
+      .replicas = {{"left", {"0"}}, {"right", {"1"}}},
+      .losses = {{7, {0.5, 0.25, 1, 2}}, {8, {0.5, 0.25, 1, 2.5}}, {9, {3, 4, 5, 6}}}};
+  EXPECT_EQ(difference.judged_by(ReplicaDifference::Losses{7, {0.5, 0.25, 1, 2}}), "");
+  EXPECT_THAT(difference.judged_by(ReplicaDifference::Losses{8, {0.5, 0.25, 1, 2}}),
+              AllOf(HasSubstr("step 8 has been computed again"),
+                    HasSubstr(": rank 1 on right had wrong bits in variables or data"),
+                    testing::Not(HasSubstr("rank 0"))));
+  EXPECT_EQ(difference.judged_by(ReplicaDifference::Losses{9, {0, 0, 0, 0}}), "") << "of all";
+  EXPECT_EQ(difference.judged_by(ReplicaDifference::Losses{8, {0.5, 0.25}}), "") << "other towers";
+  EXPECT_EQ(ReplicaDifference::read(difference.json()), difference);
+}
+
 TEST(ReplicaDifference, IsRefusedUnlessWhole) {
   EXPECT_THROW(ReplicaDifference::read(JsonValue::parse("{}")), InvalidArgument);
   EXPECT_THROW(ReplicaDifference::read(JsonValue::parse(

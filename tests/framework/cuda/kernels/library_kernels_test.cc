@@ -1,4 +1,6 @@
 // The calls of kernels that use cuBLASLt and cuDNN, and their results on the host.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
