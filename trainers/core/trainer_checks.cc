@@ -129,8 +129,9 @@ namespace {
 void check_tested(const Dataset& train, const Dataset& test, const std::string& what,
                   bool dry_run) {
   const std::vector<Dataset::Field> fields = train.signature(), tested = test.signature();
-  require(!test.is_stream(), "the ", what,
-          " are a stream; an evaluation takes data of a known size");
+  if (test.is_stream())  // a dry run must not ask data to describe themselves
+    throw InvalidArgument(cat("the ", what, " (", test.describe(),
+                              ") are a stream; an evaluation takes data of a known size"));
   require(tested == fields, "the ", what, " have the fields ", fields_text(tested),
           ", the training data have ", fields_text(fields),
           "; one model takes both, so they need the same fields in the same order");

@@ -9,6 +9,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 namespace planned_step_test {
@@ -33,9 +34,9 @@ PlannedStep planned(ProcessPlace place, const char* type, int devices,
 
 constexpr std::int64_t kGradients = 4 * 5 + 5 + 5 + 1;  // elements
 
-// Besides gradients, each process sends the loss and metric of each tower, a request, and whether
+// Besides gradients, each process sends the loss and metric of each tower, its request, and whether
 // all is finite.
-std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + 1) + 4; }
+std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + kNumbersOfRequest) + 4; }
 
 TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
   for (const ProcessPlace place : {ProcessPlace{0, 4}, ProcessPlace{2, 4}}) {
