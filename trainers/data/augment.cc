@@ -63,7 +63,7 @@ void copy_other_fields(const MappedSample& sample) {
   if (from.bytes(0).data() == to.bytes(0).data()) return;  // changed in place
   for (std::size_t f = 1; f < to.size(); ++f) {
     require(f < from.size() && from.bytes(f).size() == to.bytes(f).size(), "field ", f,
-            " of the new samples is none of ", sample.data.describe());
+            " of the new samples is no field of the old ones");
     std::ranges::copy(from.bytes(f), to.bytes(f).begin());
   }
 }

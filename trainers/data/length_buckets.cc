@@ -59,9 +59,8 @@ class BucketedData final : public Dataset {
 
   std::uint8_t bucket_of(std::int32_t length, std::int64_t sample) const {
     const auto& lengths = buckets_.lengths;
-    require(length >= 0 && length <= lengths.back(), "sample ", sample, " of ", data_->describe(),
-            " has ", length, " in its field '", length_, "', where samples are at most ",
-            lengths.back(), " long");
+    require(length >= 0 && length <= lengths.back(), "sample ", sample, " has ", length,
+            " in its field '", length_, "', where samples are at most ", lengths.back(), " long");
     return static_cast<std::uint8_t>(std::ranges::lower_bound(lengths, length) - lengths.begin());
   }
 
@@ -83,13 +82,12 @@ std::unique_ptr<Dataset> bucket_by_length(std::unique_ptr<Dataset> data, std::st
   const auto is_long = [&](const Dataset::Field& field) {
     return field.shape.rank() > 0 && field.shape[0] == lengths.back();
   };
-  require(std::ranges::any_of(fields, is_long), "no field of ", data->describe(), " has ",
-          lengths.back(), " as its first dimension, the last length of bucket_by_length");
+  // Errors do not describe the data: that would load them, also in a dry run.
+  require(std::ranges::any_of(fields, is_long), "no field of the samples has ", lengths.back(),
+          " as its first dimension, the last length of bucket_by_length");
   require(std::ranges::count(fields, Dataset::Field{length, DType::kI32, {}}) == 1,
-          data->describe(), " has no field '", length, "' i32 [], which would say how long a ",
-          "sample is");
-  require(!data->is_stream(), data->describe(), " is a stream; bucket_by_length takes data of a ",
-          "known size");
+          "the samples have no field '", length, "' i32 [], which would say how long each is");
+  require(!data->is_stream(), "the data are a stream; bucket_by_length takes a known size");
   return std::make_unique<BucketedData>(std::move(data), std::move(length), std::move(lengths));
 }
 

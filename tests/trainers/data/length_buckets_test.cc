@@ -79,6 +79,16 @@ TEST(LengthBuckets, KeepTheLastBatchInTheLongest) {
   EXPECT_EQ(plan.forms()[plan.form_of(2)].total(), 1);
 }
 
+// As a dry run needs them.
+TEST(LengthBuckets, AreMadeWithoutReadingTheData) {
+  const auto data = bucket_by_length(
+      std::make_unique<LazyDataset>(rows_of({1})->signature(),
+                                    []() -> std::unique_ptr<Dataset> { throw IoError("read"); }),
+      "length", {2, 6});
+  EXPECT_EQ(data->signature(), rows_of({1})->signature());
+  EXPECT_THROW(data->buckets(), IoError);
+}
+
 TEST(LengthBuckets, RefuseWhatDoesNotFit) {
   const auto refusal = [](const std::string& field, std::vector<std::int64_t> lengths) {
     return message_of<InvalidArgument>([&] {
@@ -90,8 +100,7 @@ TEST(LengthBuckets, RefuseWhatDoesNotFit) {
   EXPECT_THAT(refusal("length", {2, 5}), HasSubstr("5 as its first dimension"));
   EXPECT_THAT(refusal("row", {2, 6}), HasSubstr("no field 'row' i32 []"));
   const auto data = bucket_by_length(rows_of({1, 9}), "length", {2, 6});
-  EXPECT_THAT(message_of<InvalidArgument>([&] { data->buckets(); }),
-              HasSubstr("sample 1 of rows has 9"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { data->buckets(); }), HasSubstr("sample 1 has 9"));
 }
 
 }  // namespace length_buckets_test
