@@ -15,7 +15,8 @@ namespace {
 const std::pair<const char*, SumAlgorithm> kAlgorithms[] = {
     {"fastest", SumAlgorithm::kFastest}, {"ring", SumAlgorithm::kRing},
     {"tree", SumAlgorithm::kTree},       {"hierarchical", SumAlgorithm::kHierarchical},
-    {"switch", SumAlgorithm::kSwitch},   {"host", SumAlgorithm::kHost}};
+    {"switch", SumAlgorithm::kSwitch},   {"host", SumAlgorithm::kHost},
+    {"servers", SumAlgorithm::kServers}};
 
 // The share of a tensor that each of n devices sends, and receives, in a ring.
 double ring_share(double n) { return 2 * (n - 1) / n; }

@@ -62,7 +62,8 @@ TEST(ClusterFiles, OfTheDocumentsAreRead) {
 
 TEST(ClusterFiles, AreThoseThatTablesName) {
   const std::filesystem::path docs = std::filesystem::path(BELFRY_SOURCE_DIR) / "docs";
-  for (const JsonValue& table : json_of(docs / "tables/scaling.json").items()) {
+  const JsonValue tables = json_of(docs / "tables/scaling.json");
+  for (const JsonValue& table : tables.items()) {
     EXPECT_TRUE(
         std::filesystem::exists(docs / "machines" / cat(table.at("machine").text(), ".json")));
     EXPECT_TRUE(
@@ -75,7 +76,7 @@ TEST(ClusterFiles, WithoutASourceAreRefused) {
   const std::string host = R"("devices": {"is": 1, "from": "a"})";
   EXPECT_EQ(refusal("", host), "(accepted)");
   EXPECT_THAT(refusal(R"("launch_us": 3)", host), HasSubstr("object"));
-  EXPECT_THAT(refusal(R"("launch_us": {"is": 3})", host), HasSubstr("\"from\""));
+  EXPECT_THAT(refusal(R"("launch_us": {"is": 3})", host), HasSubstr("no member 'from'"));
   EXPECT_THAT(refusal(R"("launch_us": {"is": 3, "from": "b"})", host),
               HasSubstr("the source \"b\" is not among \"sources\""));
   EXPECT_THAT(refusal(R"("lunch_us": {"is": 3, "from": "a"})", host),
@@ -84,7 +85,7 @@ TEST(ClusterFiles, WithoutASourceAreRefused) {
 }
 
 TEST(ClusterFiles, NeedDevicesAndTheirLinks) {
-  EXPECT_THAT(refusal("", ""), HasSubstr("\"devices\""));
+  EXPECT_THAT(refusal("", ""), HasSubstr("no member 'devices'"));
   EXPECT_THAT(refusal("", R"("devices": {"is": 2, "from": "a"})"), HasSubstr("needs \"gbps\""));
   EXPECT_THAT(refusal("", R"("devices": {"is": 0, "from": "a"})"), HasSubstr("not between 1 and"));
   EXPECT_THAT(refusal("", R"("devices": {"is": 2, "from": "a"},

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,17 +125,19 @@ TEST(SimulatedStep, FetchesParametersFromServersOnceAllAreUpdated) {
   ClusterDescription cluster = cluster_of(2);
   cluster.feed_rate = 10e9;
   cluster.devices_per_feed = 2;
-  const TrainingWorkload work = layers_of({0, 0, 0, 1e6});
-  const double inside = 2 * 4e6 / 10e9, hop = kNetworkLatency, message = 4e6 / kNetworkRate;
-  const auto seconds = [&](int servers) {
-    return seconds_of(work, cluster, 8, {.algorithm = SumAlgorithm::kServers, .servers = servers});
+  const auto way = [](double bytes, double share) {
+    return 2 * bytes / 10e9 + kNetworkLatency + share * bytes / kNetworkRate;
   };
-  // The way to the servers hides; the way back does not.
-  EXPECT_NEAR(seconds(0), 12e-3 + inside + hop + message * 3 / 4, 1e-12);
-  EXPECT_NEAR(seconds(1), 12e-3 + inside + hop + message * 3, 1e-12);
-  EXPECT_NEAR(seconds(3), 12e-3 + inside + hop + message, 1e-12);
-  EXPECT_NEAR(all_reduce_seconds(cluster, {8, 2}, 4e6, SumAlgorithm::kHost),
-              2 * (inside + hop + message * 3 / 4), 1e-12);
+  const auto seconds = [&](int servers) {
+    return seconds_of(layers_of({1, 0, 0, 1e6}), cluster, 8,
+                      {.bucket_bytes = 0, .algorithm = SumAlgorithm::kServers, .servers = servers});
+  };
+  // The gradient of the last layer is on its way during the backward pass. That of the first one,
+  // and all parameters, come after it.
+  for (const auto& [servers, share] : {std::pair(0, 0.75), std::pair(1, 3.0), std::pair(3, 1.0)})
+    EXPECT_NEAR(seconds(servers), 12e-3 + way(4, share) + way(4e6 + 4, share), 1e-12);
+  EXPECT_NEAR(all_reduce_seconds(cluster, {8, 2}, 4e6, SumAlgorithm::kHost), 2 * way(4e6, 0.75),
+              1e-12);
 }
 
 TEST(SimulatedStep, SumsInBucketsPayFewerLatencies) {

@@ -59,7 +59,8 @@ TEST(SimulationReport, IsATimelineToo) {
   const SimulationReport report = report_of({8});
   std::string threads;
   double end = 0;
-  for (const JsonValue& event : step_trace(report.steps[0]).at("traceEvents").items()) {
+  const JsonValue trace = step_trace(report.steps[0]);
+  for (const JsonValue& event : trace.at("traceEvents").items()) {
     if (event.at("ph").text() == "M") threads += event.at("args").at("name").text() + " ";
     if (event.at("ph").text() == "X")
       end = std::max(end, event.at("ts").number() + event.at("dur").number());
