@@ -9,6 +9,7 @@
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/tests/support/memory_group.h"
 #include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace gather_moments_test {
@@ -50,6 +51,7 @@ TEST(GatherMoments, GivesTheMomentsOfOneProcess) {
 // Groups of 16 processes merge their moments (MergeMoments), which two more levels gather
 // (GatherMoments1, GatherMoments2; GatherMoments3 is for 8,192 processes and more).
 TEST(GatherMoments, OfManyProcessesMergesGroupByGroup) {
+  if (kSanitized) GTEST_SKIP() << "a thousand threads are too slow under sanitizers";
   constexpr int kSize = 512;
   EXPECT_EQ(gather_moments_at(3).name, std::string("GatherMoments3"));
   Graph graph;
