@@ -41,7 +41,8 @@ class PeerHeartbeats {
 
   // Receives pending heartbeats.
   void hear();
-  // Sends a heartbeat to the listeners that have received the one before. `last`: no more follow.
+  // Sends a heartbeat to the next listener in turn; the first and the last heartbeat go to all.
+  // Leaves out listeners that have not received the one before. `last`: no more follow.
   void send(bool last = false);
   // Announces that this process no longer needs the others. It still sends heartbeats, and answers
   // their requests.
