@@ -13,9 +13,10 @@ namespace belfry {
 // The canonical sum over the towers of all processes, or their mean. `own` has one sum for each
 // covering node of this process (covering_nodes.h): 1-D tensors of one type. The process has
 // `towers` towers. All get the same tensor. Each process adds one piece of the row
-// (reduce-scatter), and sends it to the others (all-gather). If there are many processes, or
-// several hosts with several (adds_within_hosts()), they do so level by level: first within groups
-// of successive processes whose towers are one node of the tree, then one of each group.
+// (reduce-scatter), and sends it to the others (all-gather). Two processes on two hosts both add
+// the whole row, unless it is on a GPU. If there are many processes, or several hosts with several
+// (adds_within_hosts()), they do so level by level: first within groups of successive processes
+// whose towers are one node of the tree, then one of each group.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 // Like sum_over_processes(), but each process keeps only its own piece: a reduce-scatter.

@@ -13,14 +13,16 @@
 namespace belfry {
 namespace {
 
-// This many beats after a process has left, no message that it sent before can still arrive.
+// When a process has left, and nothing more has come from it for this many beats, no message that
+// it sent before can still arrive.
 constexpr int kBeatsBehindTheLast = 5;
 
 // Who waits asks for messages again and again, at least this often.
 constexpr std::chrono::milliseconds kStillWaits{500};
 
-// How often a process looks for what others have asked it for, and it did not have yet.
-constexpr std::chrono::milliseconds kAskedBeat{1};
+// How often a process looks for what others have just asked it for, and for what it did not have
+// yet after a while.
+constexpr std::chrono::milliseconds kAskedBeat{1}, kPostponedBeat{20};
 
 }  // namespace
 
@@ -87,7 +89,10 @@ bool FailureDetector::poll() {
 
 void FailureDetector::wait(Clock::time_point until, std::chrono::nanoseconds nap) {
   if (!failure_) until = std::min(until, next_beat_);
-  if (!failure_ && parts_.asked_lately()) until = std::min(until, Clock::now() + kAskedBeat);
+  if (!failure_ && parts_.asked_lately())
+    until = std::min(until, Clock::now() + kAskedBeat);
+  else if (!failure_ && parts_.has_postponed())
+    until = std::min(until, Clock::now() + kPostponedBeat);
   group_->wait(until, nap);
 }
 
@@ -205,16 +210,23 @@ void FailureDetector::drop_done() {
 }
 
 void FailureDetector::look_for_lost() {
+  const int most_silent = std::max(options_.most_silent, heartbeats_.normal_silence());
   for (const int peer : heartbeats_.watched()) {
     const int silent = heartbeats_.silent_intervals(peer);
-    if (options_.most_silent > 0 && silent > options_.most_silent && !heartbeats_.is_silent(peer))
+    if (options_.most_silent > 0 && silent > most_silent && !heartbeats_.is_silent(peer))
       blame_peer(*group_, peer,
                  cat("no heartbeat for ", seconds_text(silent * options_.beat),
                      "; its process or its machine has ended, or the link to it is down"));
   }
-  for (const auto& [peer, under_way] : under_way_) {
+  for (auto& [peer, under_way] : under_way_) {
+    // The note that it has left may overtake its last message on another link.
+    const std::uint64_t received = received_from(peer),
+                        before = std::exchange(under_way.received, received);
+    const bool arrives = received - before > 2 * heartbeats_.heartbeat_bytes();
+    under_way.quiet = arrives ? 0 : under_way.quiet + 1;
     if (under_way.messages.empty()) continue;
-    if (heartbeats_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
+    if (std::min(heartbeats_.intervals_since_left(peer), under_way.quiet) > kBeatsBehindTheLast &&
+        under_way.any_but_parts())
       blame_peer(*group_, peer, "it has ended its part of the training before the others");
     // For messages of steps, waiting() warns.
     if (!heartbeats_.in_step() && warnings_.is_due(under_way.since))

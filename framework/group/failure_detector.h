@@ -23,8 +23,9 @@ std::string stalled_run(const std::string& what);
 
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one heartbeat to the next
-  // A process is lost if it sends no heartbeat for this many beats of the listener; 0: never.
-  // Counting the listener's beats, a listener that was stopped itself blames nobody.
+  // A process is lost if it sends no heartbeat for this many beats of the listener, or for
+  // PeerHeartbeats::normal_silence() if that is more; 0: never. Counting the listener's beats, a
+  // listener that was stopped itself blames nobody.
   int most_silent = 25;
   // A message that has waited this long causes a warning that names the late processes, or ends the
   // run; 0: never. A late process that is between two steps may save or read, so the run continues,
@@ -105,6 +106,9 @@ class FailureDetector final : public ProcessGroup {
 
     std::vector<GroupMessage*> messages;
     Clock::time_point since;  // the first of them
+    // Bytes from the peer at the last beat, and how many beats ago more came than heartbeats.
+    std::uint64_t received = 0;
+    int quiet = 0;
   };
   // Warns once per wait.
   struct StallWarnings {

@@ -50,10 +50,6 @@ std::uint32_t number_of(std::chrono::steady_clock::duration length) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(number, 0, kNoWait - 1));
 }
 
-// In intervals. A process hears from each one that it watches once in so many intervals as it
-// watches processes, and a heartbeat may be late.
-int normal_silence(std::size_t watched) { return std::max(5, 2 * static_cast<int>(watched)); }
-
 std::size_t bytes_of_bits(int bits) { return static_cast<std::size_t>(bits + 7) / 8; }
 
 constexpr std::size_t kHashBytes = sizeof(std::uint64_t);
@@ -161,15 +157,14 @@ void PeerHeartbeats::learn(Status status, Clock::time_point now) {
 
 // Others may hear of a silent process only by those who watch it.
 void PeerHeartbeats::vouch(const Watched& peer) {
-  if (peer.is_last || (peer.silent <= normal_silence(watched_.size()) && !is_stopped(peer.rank)))
-    return;
+  if (peer.is_last || !is_overdue(peer)) return;
+  if (peer.silent <= normal_silence() && !is_stopped(peer.rank)) return;
   Known& known = known_[peer.rank];
   known.said = Clock::now();
   known.status.rank = peer.rank;
   known.status.unheard = peer.unheard;
   known.status.waits = 0;  // it may have, but now others wait for it
-  if (peer.silent > normal_silence(watched_.size()))
-    known.status.silence = number_of(peer.silent * interval_);
+  if (peer.silent > normal_silence()) known.status.silence = number_of(peer.silent * interval_);
 }
 
 // A process has left with all that are below it in the tree.
@@ -259,11 +254,15 @@ bool PeerHeartbeats::all_silent() const { return std::ranges::all_of(watched_, &
 void PeerHeartbeats::count_interval() {
   for (Watched& peer : watched_) {
     ++peer.unheard;
-    if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
+    if (!is_overdue(peer) || !is_stopped(peer.rank)) ++peer.silent;
   }
   for (int& left : left_)
     if (left > 0) ++left;
 }
+
+// A heartbeat may be late. And one that was stopped while it was overdue has a whole round to
+// speak.
+int PeerHeartbeats::normal_silence() const { return std::max(5, 2 * round() + 2); }
 
 std::vector<int> PeerHeartbeats::watched() const {
   std::vector<int> ranks;
@@ -305,9 +304,8 @@ std::string PeerHeartbeats::describe(int rank) const {
 std::string PeerHeartbeats::describe(const Known& known) const {
   const int rank = known.status.rank;
   const int silent = silent_intervals(rank);
-  const auto silence = silent > normal_silence(watched_.size())
-                           ? silent * interval_
-                           : std::chrono::milliseconds(known.status.silence);
+  const auto silence = silent > normal_silence() ? silent * interval_
+                                                 : std::chrono::milliseconds(known.status.silence);
   const std::string doing = known.status.doing[0]
                                 ? cat(shown(known.status.doing, sizeof(known.status.doing)),
                                       " for ", seconds_text(Clock::now() - known.since))
@@ -370,8 +368,7 @@ std::uint32_t PeerHeartbeats::shortest_wait() const {
   for (const Watched& peer : watched_) {
     const std::uint32_t wait = std::min(peer.wait, peer.least);
     if (wait == kNoWait) continue;
-    const auto since =
-        std::min<Clock::duration>(Clock::now() - peer.heard, std::ssize(watched_) * interval_);
+    const auto since = std::min<Clock::duration>(Clock::now() - peer.heard, round() * interval_);
     shortest =
         std::min(shortest, peer.wait == 0 ? 0 : number_of(std::chrono::milliseconds(wait) + since));
   }
@@ -393,16 +390,19 @@ std::string PeerHeartbeats::all_processes() const {
 }
 
 std::uint64_t PeerHeartbeats::bytes_of_interval() const {
-  constexpr std::uint64_t kHead = 64, kLateOnes = 4;
-  std::uint64_t bytes = 0;
-  for (const Watched& peer : watched_) bytes += kLateOnes * (peer.in.size() + kHead);
-  return bytes;
+  constexpr std::uint64_t kLateOnes = 4;
+  return kLateOnes * watched_.size() * heartbeat_bytes();
+}
+
+std::uint64_t PeerHeartbeats::heartbeat_bytes() const {
+  constexpr std::uint64_t kHead = 64;
+  return watched_.empty() ? 0 : watched_.front().in.size() + kHead;
 }
 
 // Long enough to come from any process, from listener to listener.
 bool PeerHeartbeats::is_recent(const Known& known) const {
-  const auto hops = static_cast<int>(watched_.size());
-  return Clock::now() - known.said <= (normal_silence(watched_.size()) + 3 + 2 * hops) * interval_;
+  const int hops = round();
+  return Clock::now() - known.said <= (normal_silence() + 3 + 2 * hops) * interval_;
 }
 
 bool PeerHeartbeats::goes_on(const Known& known) const {

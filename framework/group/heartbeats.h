@@ -54,9 +54,12 @@ class PeerHeartbeats {
   // Whether all processes that it watches have sent their last heartbeat.
   bool all_silent() const;
 
-  // Counts one more interval of silence for each process that it watches. Stopped processes are
-  // left out, so that they have time to speak when they resume. hear() ends the silence.
+  // Counts one more interval of silence for each process that it watches. Stopped processes that
+  // are overdue are left out, so that they have time to speak when they resume. hear() ends the
+  // silence.
   void count_interval();
+  // A silence of so many intervals says nothing yet.
+  int normal_silence() const;
   // The ranks that this process watches, whose heartbeats it gets.
   std::vector<int> watched() const;
   // Those of a process that it watches.
@@ -88,6 +91,8 @@ class PeerHeartbeats {
   std::string all_processes() const;
   // The most bytes of heartbeats that arrive in an interval, or nearly so.
   std::uint64_t bytes_of_interval() const;
+  // Those of one.
+  std::uint64_t heartbeat_bytes() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -144,6 +149,10 @@ class PeerHeartbeats {
     GroupMessage message;
   };
 
+  // In so many intervals it hears once from each one that it watches.
+  int round() const { return static_cast<int>(watched_.size()); }
+  // Only then is it worth a look at what the system says about its process.
+  bool is_overdue(const Watched& peer) const { return peer.silent > round(); }
   const Watched* find_watched(int rank) const;
   void take(const Heartbeat& heartbeat, Watched& from);
   void learn(Status status, Clock::time_point now);

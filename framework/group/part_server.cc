@@ -90,8 +90,9 @@ void PartServer::serve() {
   has_postponed_ = false;
   for (Peer& peer : peers_) {
     if (!peer.asked.done || !peer.answer.done) continue;
-    last_ = std::chrono::steady_clock::now();
     std::optional<std::vector<std::byte>> found = find_(peer.in.key, peer.in.runs);
+    const bool was_postponed = std::exchange(peer.is_postponed, !found);
+    if (found || !was_postponed) last_ = std::chrono::steady_clock::now();
     if (!found) {
       has_postponed_ = true;
       continue;

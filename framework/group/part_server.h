@@ -74,7 +74,8 @@ class PartServer {
   // while an answer is postponed.
   void serve();
   bool has_postponed() const { return has_postponed_; }
-  // Whether somebody has asked within the last 100 ms, and so may soon ask again.
+  // Whether a process has asked, or got an answer, within the last 100 ms. So it may soon ask
+  // again, or what it has asked for may soon be there.
   bool asked_lately() const;
 
  private:
@@ -85,6 +86,7 @@ class PartServer {
     Ask in;
     GroupMessage asked, answer;
     std::vector<std::byte> bytes;  // of the answer
+    bool is_postponed = false;
   };
   friend void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                           std::span<const std::span<std::byte>> parts);

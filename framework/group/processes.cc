@@ -233,8 +233,8 @@ void Processes::run(Work& work) {
       case Work::Progress::kMessages: backoff.wait(*group_); break;
       case Work::Progress::kIdle:
         group_->end_wait();
-        group_->beat();
-        group_->wait(Clock::time_point::max(), kIdleBeat);
+        group_->beat();  // a failure would come with no further wake
+        if (!group_->failure()) group_->wait(Clock::time_point::max(), kIdleBeat);
         backoff.moved();
         break;
     }

@@ -69,6 +69,7 @@ Processes::Work::Progress Exchanger::advance(FailureDetector& group) {
       group.end_others(told_to_others(run_.error()));
       return Progress::kEnded;
     }
+    if (group.failure()) std::rethrow_exception(group.failure());
     const bool ended = ended_.load(std::memory_order_acquire);
     if (oldest_under_way()) look_at_messages(group);
     bool moved = false;
@@ -107,7 +108,7 @@ bool Exchanger::follow(List& list, FailureDetector& group) {
   bool started = false;
   for (; !list.done(); ++list.next) {
     const Command& command = list.command();
-    if (!is_over(command, run_, gpus_)) break;
+    if (!is_over(command, run_, gpus_) || run_.failed()) break;  // poison is no signal
     if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
     if (command.kind != Kind::kLaunch) continue;
     if (!list.under_way) {
@@ -147,7 +148,6 @@ bool Exchanger::awaits_gpus() const {
 // A process counts as late if its host has enqueued fewer parts.
 void Exchanger::watch_ranks(FailureDetector& group) {
   constexpr std::chrono::milliseconds kBetweenLooks{20};
-  if (group.failure()) std::rethrow_exception(group.failure());
   for (const std::int64_t enqueued = ranks_->enqueued(); counted_ < enqueued; ++counted_)
     group.heartbeats().count_launch();
   const auto now = std::chrono::steady_clock::now();

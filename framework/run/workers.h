@@ -66,7 +66,7 @@ class alignas(64) Signal {
 class Alarm {
  public:
   // The thread waits in this group from now on. It then looks for what it waits for, so it misses
-  // no earlier ring(). Null: it no longer waits.
+  // no earlier ring().
   void connect(ProcessGroup* group) { group_.store(group); }
   void ring();
 

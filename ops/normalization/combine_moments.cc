@@ -43,10 +43,18 @@ kernels::Spread<T> combine(const F& part, std::size_t first, std::size_t number,
                            combine<T>(part, first + half, number - half, i));
 }
 
+// The count of the combined parts, also if they have no elements. Sums may be inexact, so it adds
+// in the same order.
+template <class T, class F>
+T count_of(const F& part, std::size_t first, std::size_t number) {
+  if (number == 1) return part(first).count;
+  const std::size_t half = (number + 1) / 2;
+  return count_of<T>(part, first, half) + count_of<T>(part, first + half, number - half);
+}
+
 template <class T, class F>
 void combine_all(const F& part, std::size_t parts, const KernelPointers& p) {
-  T total = 0;
-  for (std::size_t k = 0; k < parts; ++k) total += part(k).count;
+  const T total = count_of<T>(part, 0, parts);
   if (p.begin() == 0) p.output<T>(2)[0] = total;
   for (std::int64_t i = p.begin(); i < p.end(); ++i) {
     const kernels::Spread<T> all = combine<T>(part, 0, parts, i);
@@ -97,13 +105,11 @@ KernelRun merge_reference(KernelPlan& plan) {
   const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
   const std::int64_t channels = (plan.input(0).shape[1] - 1) / 2;
   return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const auto part = [&](std::size_t k) { return part_in_rows<T>(p, channels, k); };
     T *const mean = p.output<T>(0), *const squares = mean + channels;
-    T& count = mean[2 * channels];
-    count = 0;
-    for (std::size_t k = 0; k < parts; ++k) count += part_in_rows<T>(p, channels, k).count;
+    mean[2 * channels] = count_of<T>(part, 0, parts);
     for (std::int64_t i = 0; i < channels; ++i) {
-      const kernels::Spread<T> all =
-          combine<T>([&](std::size_t k) { return part_in_rows<T>(p, channels, k); }, 0, parts, i);
+      const kernels::Spread<T> all = combine<T>(part, 0, parts, i);
       mean[i] = all.mean;
       squares[i] = all.squares;
     }

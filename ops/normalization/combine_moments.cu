@@ -29,17 +29,14 @@ struct Combine {
 
   BELFRY_HD kernels::Spread<T> of_part(int k, std::int64_t i) const {
     const T number = *part[k].count;
-    if (number == 0) return {0, 0, 0};
+    if (number == 0 || i >= end) return {number, 0, 0};
     return {number, part[k].mean[i], part[k].squares[i]};
   }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
-      T total = 0;
-      for (int k = 0; k < order.count; ++k) total += *part[k].count;
-      if (i == 0) *count = total;
-      if (i >= end) return;
+      if (i > 0 && i >= end) return;
       kernels::Spread<T> stack[Order::kDepth] = {};
       int depth = 0;
       for (int k = 0; k < order.count; ++k) {
@@ -47,6 +44,9 @@ struct Combine {
         for (int n = 0; n < order.additions[k]; ++n) sum = kernels::combined(stack[--depth], sum);
         stack[depth++] = sum;
       }
+      const T total = stack[0].count;
+      if (i == 0) *count = total;
+      if (i >= end) return;
       mean[i] = stack[0].mean;
       variance[i] = total == 0 ? T(0) : stack[0].squares / total;
     });

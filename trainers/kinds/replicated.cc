@@ -33,17 +33,19 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 
 // With several processes a bucket that nobody has asked for holds an eighth of the gradients at
 // most, so that most of them are under way before the last ones are known. Short pieces cost more
-// than they save; two processes may send whole buckets.
+// than they save. Two processes on two hosts send whole buckets, unless these are on GPUs
+// (sum_over_processes()).
 double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradients) {
   constexpr double kLeastPiece = 0.25;  // MiB
-  const int processes = gradients.graph().process().size;
+  const auto [rank, processes, per_host] = gradients.graph().process();
+  const bool whole = processes == 2 && per_host == 1 && !gradients.device(0).is_gpu();
   const bool asked_for = how.choice.buckets.size() == 1;
   if (processes == 1 || asked_for) return how.bucket_mb;
   double bytes = 0;
   for (const Gradient& gradient : gradients.row(0))
     if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
       bytes += static_cast<double>(type.bytes());
-  const double least = processes == 2 ? kLeastPiece : kLeastPiece * processes;
+  const double least = whole ? kLeastPiece : kLeastPiece * processes;
   return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), least));
 }
 

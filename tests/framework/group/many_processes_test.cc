@@ -62,6 +62,20 @@ TEST(ManyProcesses, GatherTextsOfAnyLengthAlongATree) {
   }
 }
 
+// Each of its listeners hears from a process once in six beats.
+TEST(ManyProcesses, LiveWithAShortLimitOfSilence) {
+  constexpr int kSize = 40;
+  const WatchOptions watch{.beat = milliseconds(50), .most_silent = 2};
+  test::MemoryNetwork network(kSize, 8);
+  test::run_in_memory(
+      network, kSize,
+      [&](const std::shared_ptr<Processes>& processes) {
+        std::this_thread::sleep_for(milliseconds(1'000));
+        EXPECT_EQ(std::ssize(processes->gather("x")), kSize);
+      },
+      watch);
+}
+
 // What becomes of 64 processes on eight hosts that gather texts again and again when `lose` has
 // taken some of them away.
 void expect_named(const std::set<int>& lost, const std::string& why,

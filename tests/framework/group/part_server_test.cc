@@ -1,11 +1,14 @@
 #include "belfry/framework/group/part_server.h"
 
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/tests/framework/group/socket_pairs.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
@@ -55,6 +58,36 @@ TEST(PartServer, AnswersProcessesThatAskEachOther) {
     EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
     processes->parts().withdraw(1);
   });
+}
+
+TEST(PartServer, LooksLessOftenForWhatItDoesNotHaveForLong) {
+  test::TwoGroups two;
+  std::optional<std::vector<std::byte>> part;
+  PartServer server(*two.groups[1], [&](std::uint64_t, std::uint64_t) { return part; });
+  std::atomic<bool> over{false};
+  std::byte got{};
+  const std::jthread asks([&] {
+    const std::array<std::span<std::byte>, 2> parts{std::span<std::byte>{}, std::span(&got, 1)};
+    fetch_parts(*two.groups[0], 7, 0, parts);
+    over = true;
+  });
+  const auto look = [&] {
+    two.groups[1]->poll();
+    server.serve();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  while (!server.has_postponed()) look();
+  EXPECT_TRUE(server.asked_lately());
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  look();
+  EXPECT_TRUE(server.has_postponed());
+  EXPECT_FALSE(server.asked_lately());
+  part = std::vector<std::byte>(1, std::byte{9});
+  look();
+  EXPECT_FALSE(server.has_postponed());
+  EXPECT_TRUE(server.asked_lately());  // there may be a next one
+  while (!over) look();
+  EXPECT_EQ(got, std::byte{9});
 }
 
 // Rank 1 publishes when rank 0 has asked already, or soon will.

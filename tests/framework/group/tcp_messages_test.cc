@@ -301,6 +301,19 @@ TEST_F(SlowLinks, AMessageThatTakesItsTimeEndsNoRun) {
   EXPECT_EQ(in_, out_);
 }
 
+// Heartbeats say that the sender has left before its last message is there.
+TEST_F(SlowLinks, TheLastMessageOfAProcessThatHasLeftMayTakeItsTime) {
+  begin(4 << 20);
+  groups_[0]->heartbeats().leave();
+  int late = 0;
+  for (int turns = 0; !received_.done && turns < 100'000; ++turns) {
+    ASSERT_NO_THROW(turn(8 << 10));
+    late = groups_[1]->heartbeats().intervals_since_left(0);
+  }
+  EXPECT_GT(late, 2 * kMostSilent);  // else it did not say so before
+  EXPECT_EQ(in_, out_);
+}
+
 // The receiver hears of what the sender does while the message is on its way.
 TEST_F(SlowLinks, HeartbeatsOvertakeLargeMessages) {
   begin(64 << 20);

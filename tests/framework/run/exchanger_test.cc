@@ -51,6 +51,90 @@ TEST(Exchanger, ASumDoesNotWaitForOneThatWasAskedForBefore) {
   EXPECT_TRUE(in_time);
 }
 
+// No message is under way when the group fails, and none arrives later.
+TEST(Exchanger, AProcessThatOnlyComputesActsOnALoss) {
+  constexpr std::chrono::seconds kMost{20};
+  std::atomic<bool> computes{false}, abandoned{false}, in_time{false};
+  WatchOptions watch{.beat = std::chrono::milliseconds(10),
+                     .patience = std::chrono::milliseconds(20)};
+  watch.abandon = [&](const ProcessGroup& group, const std::exception&) {
+    if (group.rank() == 0) abandoned = true;
+  };
+  const auto sleep_until = [&](const std::atomic<bool>& flag) {
+    const auto last = std::chrono::steady_clock::now() + kMost;
+    while (!flag && std::chrono::steady_clock::now() < last)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  test::run_processes(
+      2,
+      [&](const std::shared_ptr<Processes>& processes) {
+        const ProcessPlace place = processes->place();
+        if (place.rank == 1) {
+          sleep_until(computes);
+          processes->end_others({.why = "the disk is full"});
+          return;
+        }
+        Graph graph(1, place);
+        const Output own = tanh(fill(graph, {4}, 0), "long");
+        const Fetch sum(sum_over_processes({{own}}, place, 1, false));
+        SessionOptions options{.threads = 1, .processes = processes};
+        options.plan_hook = [&](Plan& plan) {
+          for (Launch& launch : plan.launches)
+            if (plan.node(launch.node).name() == "long")
+              launch.run = [&](const KernelPointers&) {
+                computes = true;
+                sleep_until(abandoned);
+                in_time = abandoned.load();
+              };
+        };
+        Session session(graph, options);
+        EXPECT_THAT(message_of<CommError>([&] { session.run({sum}); }),
+                    testing::HasSubstr("the disk is full"));
+      },
+      watch);
+  EXPECT_TRUE(in_time);
+}
+
+// The message thread sees only later that the run has failed, and which tensors are not computed.
+TEST(Exchanger, SendsNothingThatAFailedRunHasNotComputed) {
+  std::atomic<bool> throws{false};
+  std::atomic<int> begun{0};
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const ProcessPlace place = processes->place();
+    if (place.rank == 1) {
+      EXPECT_THROW(processes->gather("x"), std::exception);
+      return;
+    }
+    Graph graph(1, place);
+    const Output x = fill(graph, {4}, 0);
+    const Fetch first(sum_over_processes({{tanh(x, "first")}}, place, 1, false));
+    const Fetch second(sum_over_processes({{tanh(x, "second")}}, place, 1, false));
+    SessionOptions options{.threads = 1, .processes = processes};
+    options.plan_hook = [&](Plan& plan) {
+      for (Launch& launch : plan.launches) {
+        const PlanNode& node = plan.node(launch.node);
+        if (node.name() == "second")
+          launch.run = [&](const KernelPointers&) {
+            throws = true;
+            throw InvalidArgument("no second one");
+          };
+        if (node.op == &kReduceScatter)
+          launch.run = [&](const KernelPointers&) {
+            ++begun;
+            while (!throws) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has failed
+          };
+      }
+    };
+    Session session(graph, options);
+    EXPECT_THAT(message_of<InvalidArgument>([&] {
+                  session.run({first, second});
+                }),
+                testing::HasSubstr("no second one"));
+  });
+  EXPECT_EQ(begun, 1);
+}
+
 // More sums than may be under way at the same time, of all sizes, which other nodes then add.
 TEST(Exchanger, ManySumsGiveTheSameAsOneByOne) {
   constexpr int kSums = 30, kProcesses = 3;

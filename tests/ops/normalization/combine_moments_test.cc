@@ -89,6 +89,17 @@ TEST(CombineMoments, OfNothingAreZero) {
               (std::vector<double>{0, 0}));
 }
 
+// As the processes do that merge groups of parts: 2^24 + 1 is no f32, but 2^24 + 2 is one.
+TEST(CombineMoments, CountsInTheOrderOfTheTree) {
+  const Builder count = [](Inputs x) {
+    return combine_moments(x.first(4), x.subspan(4, 4), x.subspan(8)).mean.node().output(2);
+  };
+  std::vector<Tensor> inputs(8, Tensor({1}, std::vector<float>{0}));
+  for (const float size : {1.F * (1 << 24), 1.F, 1.F, 1.F})
+    inputs.push_back(Tensor({}, std::vector<float>{size}));
+  EXPECT_EQ(compute(count, inputs).item<float>(), 1.F * ((1 << 24) + 2));
+}
+
 TEST(CombineMoments, KeepsItsContract) {
   std::vector<Tensor> inputs;
   for (unsigned i = 0; i < 6; ++i) inputs.push_back(random_values({37}, 0.1, 2, i + 1));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/tests/support/memory_group.h"
@@ -48,12 +49,36 @@ TEST(GatherMoments, GivesTheMomentsOfOneProcess) {
   }
 }
 
+// With whom process `rank` of 8,192 exchanges a row at a level.
+std::vector<int> peers_at(std::size_t level, int rank) {
+  Graph graph(1, {rank, 8'192});
+  const Output row = constant(graph, Tensor({1, 3}, Values(3)));
+  const Node& node = graph.add(gather_moments_at(level), {row});
+  Values in(3), out(16 * 3);
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out.data()};
+  std::vector<int> peers;
+  for (const GroupMessage& message :
+       node.op().exchange(node, KernelPointers(inputs, outputs, nullptr, {0, 1}, 0)).sent)
+    peers.push_back(message.peer);
+  return peers;
+}
+
+// 8,192 are 2 x 16 x 16 x 16. Tests have no level 3 otherwise.
+TEST(GatherMoments, OfALevelHasPeersFartherAwayEachTime) {
+  using ::testing::ElementsAre;
+  EXPECT_EQ(gather_moments_at(3).name, std::string("GatherMoments3"));
+  EXPECT_THAT(peers_at(3, 5), ElementsAre(4096 + 5));
+  EXPECT_THAT(peers_at(3, 4096 + 5), ElementsAre(5));
+  EXPECT_THAT(peers_at(1, 4096 + 5), ElementsAre(4117, 4133, 4149, 4165, 4181, 4197, 4213, 4229,
+                                                 4245, 4261, 4277, 4293, 4309, 4325, 4341));
+}
+
 // Groups of 16 processes merge their moments (MergeMoments), which two more levels gather
-// (GatherMoments1, GatherMoments2; GatherMoments3 is for 8,192 processes and more).
+// (GatherMoments1, GatherMoments2).
 TEST(GatherMoments, OfManyProcessesMergesGroupByGroup) {
   if (kSanitized) GTEST_SKIP() << "a thousand threads are too slow under sanitizers";
   constexpr int kSize = 512;
-  EXPECT_EQ(gather_moments_at(3).name, std::string("GatherMoments3"));
   Graph graph;
   const Values alone = moments_of(graph, 0, kSize, nullptr);
   test::MemoryNetwork network(kSize);
