@@ -11,6 +11,7 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
 namespace belfry_run_test {
@@ -416,12 +417,12 @@ TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
   const test::SmallDigits digits;
   const std::string train =
       cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
-          "--threads=1 --shards=4 --epochs=5 --max_steps=60 --save_every_epochs=0 ");
+          "--threads=1 --shards=4 --epochs=5 --max_steps=60 ");
   const Finished whole = shell(cat("belfry run -n 2 --", train, "| grep params_hash"));
   ASSERT_THAT(whole.output, HasSubstr("params_hash"));
   const Finished done = shell(
       cat("belfry run -n 2 --max_restarts=1 --", train,
-          "--run_dir=r --memory_save_every_steps=4 --json=json > out 2> err & run=$!\n",
+          "--run_dir=r --save_every_epochs=0 --memory_save_every_steps=4 --json=json > out 2> err & run=$!\n",
           "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
           "kill -9 $(pgrep -P $run | tail -1); wait $run; echo $?; grep params_hash out"));
   EXPECT_EQ(done.output, "0\n" + whole.output) << text_of("err");
@@ -433,6 +434,29 @@ TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
   std::smatch folder;
   ASSERT_TRUE(std::regex_search(said, folder, std::regex("/dev/shm/belfry-[0-9]+-[0-9a-f]+")));
   EXPECT_FALSE(local_file_system().exists(folder.str()));
+}
+
+// The process that finds it ends the start, as others could not know of it; the next start takes
+// the save before it.
+TEST_F(BelfryRunTest, ADamagedSaveInMemoryCostsOneStart) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  if (memory_file_system().empty()) GTEST_SKIP() << "this machine has no files in memory";
+  const test::SmallDigits digits;
+  const std::string train =
+      cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
+          "--threads=1 --shards=4 --epochs=5 --max_steps=60 --run_dir=r --save_every_epochs=0 ",
+          "--memory_save_every_steps=4 ");
+  shell(cat("belfry run -n 2 --", train, "> out 2> err & run=$!\n",
+            "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
+            "kill -9 $(pgrep -P $run | tail -1); wait $run"));
+  const std::string folder = memory_folder_of(run_id_of(folder_ + "/r"));
+  const std::vector<std::int64_t> saves = checkpoints_in(local_file_system(), folder);
+  ASSERT_EQ(saves.size(), 2U) << text_of("err");
+  shell(cat("echo damaged > ", checkpoint_in(folder, saves[1]), "/model.safetensors"));
+  const Finished done = shell(cat("belfry run -n 2 --max_restarts=1 --", train));
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("a damaged save in memory, which is now removed"));
+  EXPECT_THAT(done.output, HasSubstr(cat(checkpoint_in(folder, saves[0]), ", after step ")));
 }
 
 TEST_F(BelfryRunTest, ATrainingThatLosesFiftyProcessesHasTheCurveOfOneThatLosesNoneLong) {

@@ -84,6 +84,7 @@ class TrainingRun {
   void find(const TrainFlags& flags);
   void find_newest(const std::string& path);
   void find_saved_in_memory();
+  void give_up_memory(const Error& error);
   std::string look_for_newest();
   void check_new_start() const;
   void check_replacing();

@@ -75,7 +75,7 @@ TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
   const std::string folder = lose_before(5, {"--save_every_steps=3"});
   std::ofstream(checkpoint_in(folder, 4) + "/model.safetensors", std::ios::trunc) << "x";
   const TrainResult on = go_on();
-  EXPECT_THAT(on.error, HasSubstr("skipped a damaged checkpoint"));
+  EXPECT_THAT(on.error, HasSubstr("skipped a damaged save in memory, which is now removed"));
   EXPECT_EQ(summary()["resumed_from_step"], 3);
   expect_as_never_stopped(flags());
 }
