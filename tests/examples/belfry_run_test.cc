@@ -75,6 +75,34 @@ TEST_F(BelfryRunTest, StepsAreComputedAgainByOneProcess) {
   EXPECT_THAT(shell("belfry replay run").errors, HasSubstr("--step=S"));
   EXPECT_THAT(shell("belfry replay run --step=6 --from=4").errors,
               HasSubstr("has no checkpoint of that step; it has those of 3, 6"));
+  // Other data, with which nothing has gone wrong.
+  shell(cat("printf x | dd of=", digits.path(),
+            "/train-images-idx3-ubyte bs=1 seek=1000 conv=notrunc"));
+  for (const char* const from : {"0", "3"}) {
+    const Finished refused = shell(cat("belfry replay run --step=6 --from=", from));
+    EXPECT_THAT(refused.status, testing::AnyOf(1, 2)) << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("the training data"));
+  }
+}
+
+TEST_F(BelfryRunTest, StepsAreComputedAgainWhateverEndsOrBeginsARun) {
+  const test::SmallDigits digits;
+  const std::string train = cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 ",
+                                "--global_batch_size=32 --threads=1 --max_steps=6 --hash_every=1 ",
+                                "--save_every_steps=3 --eval_every_steps=3 ");
+  const Finished trained = shell(
+      cat(train, "--run_dir=run --early_stop=validation_loss:min:9 --on_nonfinite=restore && ",
+          train, "--run_dir=other --load=run/checkpoints/latest --gradient_accumulation_steps=2"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Finished equal = shell("belfry replay run --step=6");
+  EXPECT_EQ(equal.status, 0) << equal.errors;
+  EXPECT_THAT(shell("belfry replay other --step=2").errors,
+              HasSubstr("other began with --load=run/checkpoints/latest, so its steps can be "
+                        "computed again from its checkpoints alone, of steps 3, 6"));
+  shell(R"(sed -i '5s/\("gradients":{"[^"]*":"\)./\1x/2' other/hashes.jsonl)");
+  const Finished other = shell("belfry replay other --step=5");
+  EXPECT_EQ(other.status, 76) << other.errors;
+  EXPECT_THAT(other.errors, HasSubstr("the last of its 2 batches was right in all ranks"));
 }
 
 TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
@@ -422,7 +450,8 @@ TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
   ASSERT_THAT(whole.output, HasSubstr("params_hash"));
   const Finished done = shell(
       cat("belfry run -n 2 --max_restarts=1 --", train,
-          "--run_dir=r --save_every_epochs=0 --memory_save_every_steps=4 --json=json > out 2> err & run=$!\n",
+          "--run_dir=r --save_every_epochs=0 --memory_save_every_steps=4 --json=json > out 2> err "
+          "& run=$!\n",
           "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
           "kill -9 $(pgrep -P $run | tail -1); wait $run; echo $?; grep params_hash out"));
   EXPECT_EQ(done.output, "0\n" + whole.output) << text_of("err");

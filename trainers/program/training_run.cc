@@ -367,8 +367,9 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
   for (;;) try {
       const std::string& path = candidates_.front();
       const OtherRuns others = flags_.inspection.evaluate_only ? OtherRuns::kIgnore
-                               : flags_.run.resume == "auto"   ? OtherRuns::kRefuse
-                                                               : OtherRuns::kTell;
+                               : flags_.run.resume == "auto" || !flags_.inspection.replay.empty()
+                                   ? OtherRuns::kRefuse
+                                   : OtherRuns::kTell;
       const std::string line = restore_training(trainer, path, others);
       resumed_line_ = line;
       resumed_from_ = trainer.steps();
@@ -472,12 +473,21 @@ JsonValue TrainingRun::config_of_run(const Trainer& trainer) {
   std::string id = goes_on ? before : "";
   if (id != before) remove_memory_saves(before);
   if (id.empty() && flags_.memory_save_every_steps() > 0) id = new_run_id();
-  if (!id.empty()) {
-    JsonValue chosen = config.at(kChosen);
-    config.set(kChosen, chosen.set(kRunId, id));
-  }
+  JsonValue chosen = config.at(kChosen);
+  if (!id.empty()) chosen.set(kRunId, id);
+  if (const std::string from = began_from(); !from.empty()) chosen.set(kBeganFrom, from);
+  config.set(kChosen, std::move(chosen));
   if (memory_saver_) memory_saver_->set_run_id(id);
   return config;
+}
+
+// kBeganFrom of this run; "" for initial values.
+std::string TrainingRun::began_from() const {
+  const bool goes_on = resumed_from_ && (flags_.run.resume == "auto" || is_own(found_->path));
+  if (!goes_on && resumed_from_) return written_;
+  if (!goes_on) return flags_.run.load.empty() ? "" : cat("--load=", flags_.run.load);
+  const std::optional<JsonValue> before = run_config(directory_->files(), directory_->path());
+  return before ? member_text(before->at(kChosen), kBeganFrom) : "";
 }
 
 // The graph that `belfry checkpoint export` puts into plans. The run trains without it, too. A

@@ -95,6 +95,7 @@ class TrainingRun {
   std::string other_flags_of_program() const;
   void go_on(LineFile& lines) const;
   JsonValue config_of_run(const Trainer& trainer);
+  std::string began_from() const;
   void write_graph(const BuiltTraining& built);
   bool is_own(const std::string& checkpoint) const;
 

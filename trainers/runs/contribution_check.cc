@@ -155,7 +155,8 @@ void ContributionCheck::check(Trainer& trainer) const {
   require_option(built.nodes().losses.size() == 1, kOption,
                  " works for one loss, and this training has ", built.nodes().losses.size());
   refuse_unless(!is_synchronised(built.graph()),
-                "batch norm is synchronised, so gradients depend on the batches of all towers at "
+                "batch norm is synchronised, or a mean weighted, so gradients depend on the "
+                "batches of all towers at "
                 "once");
   refuse_unless(!built.train_data().is_stream(),
                 "the training data are a stream, which is read once");
