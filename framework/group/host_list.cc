@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostHosts = 1 << 16;
 constexpr std::size_t kMostHostDigits = 9;
+constexpr std::size_t kLongestHost = 255;  // of a name in DNS
 
 bool is_host_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -52,7 +53,11 @@ std::vector<std::string> continued(const std::vector<std::string>& hosts,
   std::vector<std::string> all;
   all.reserve(hosts.size() * ends.size());
   for (const std::string& host : hosts)
-    for (const std::string& end : ends) all.push_back(host + end);
+    for (const std::string& end : ends) {
+      require(host.size() + end.size() <= kLongestHost, "the name of a host is longer than ",
+              kLongestHost, " characters");
+      all.push_back(host + end);
+    }
   return all;
 }
 

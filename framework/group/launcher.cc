@@ -22,9 +22,10 @@
 namespace belfry {
 namespace {
 
-int number_in(const Environment& environment, const char* name, int least, int most) {
+template <class T = int>
+T number_in(const Environment& environment, const char* name, T least, T most) {
   const char* const text = environment(name);
-  int value = 0;
+  T value = 0;
   const char* const end = text + std::strlen(text);
   const auto [stopped, error] = std::from_chars(text, end, value);
   require(error == std::errc() && stopped == end && value >= least && value <= most,
@@ -35,7 +36,9 @@ int number_in(const Environment& environment, const char* name, int least, int m
 
 constexpr int kMostProcesses = 1 << 16;
 constexpr int kMostPort = 65535;
-constexpr int kMostCount = 1 << 30;  // of restarts, jobs and steps
+constexpr int kMostCount = 1 << 30;  // of restarts
+// Of jobs and steps. Those of a federation of clusters begin with the number of the cluster.
+constexpr std::int64_t kMostSlurmId = (std::int64_t{1} << 32) - 1;
 
 // How many tasks srun has started. The shell of a batch job lacks it.
 constexpr char kSlurmTasks[] = "SLURM_STEP_NUM_TASKS";
@@ -228,8 +231,10 @@ void choose_slurm_ports(const Environment& environment, TcpGroupOptions& options
     return;
   }
   require_of_task(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID"}, "set MASTER_PORT to a free port");
-  const std::int64_t job = number_in(environment, "SLURM_JOB_ID", 0, kMostCount);
-  const std::int64_t step = number_in(environment, "SLURM_STEP_ID", 0, kMostCount);
+  const auto id = [&](const char* name) {
+    return number_in<std::int64_t>(environment, name, 0, kMostSlurmId);
+  };
+  const std::int64_t job = id("SLURM_JOB_ID"), step = id("SLURM_STEP_ID");
   options.port =
       static_cast<int>(kFirst + (job + kStepStride * step) % ((kEnd - kFirst) / kEach) * kEach);
   options.ports = kEach;

@@ -11,6 +11,7 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
 namespace belfry_run_test {
@@ -74,6 +75,34 @@ TEST_F(BelfryRunTest, StepsAreComputedAgainByOneProcess) {
   EXPECT_THAT(shell("belfry replay run").errors, HasSubstr("--step=S"));
   EXPECT_THAT(shell("belfry replay run --step=6 --from=4").errors,
               HasSubstr("has no checkpoint of that step; it has those of 3, 6"));
+  // Other data, with which nothing has gone wrong.
+  shell(cat("printf x | dd of=", digits.path(),
+            "/train-images-idx3-ubyte bs=1 seek=1000 conv=notrunc"));
+  for (const char* const from : {"0", "3"}) {
+    const Finished refused = shell(cat("belfry replay run --step=6 --from=", from));
+    EXPECT_THAT(refused.status, testing::AnyOf(1, 2)) << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("the training data"));
+  }
+}
+
+TEST_F(BelfryRunTest, StepsAreComputedAgainWhateverEndsOrBeginsARun) {
+  const test::SmallDigits digits;
+  const std::string train = cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 ",
+                                "--global_batch_size=32 --threads=1 --max_steps=6 --hash_every=1 ",
+                                "--save_every_steps=3 --eval_every_steps=3 ");
+  const Finished trained = shell(
+      cat(train, "--run_dir=run --early_stop=validation_loss:min:9 --on_nonfinite=restore && ",
+          train, "--run_dir=other --load=run/checkpoints/latest --gradient_accumulation_steps=2"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Finished equal = shell("belfry replay run --step=6");
+  EXPECT_EQ(equal.status, 0) << equal.errors;
+  EXPECT_THAT(shell("belfry replay other --step=2").errors,
+              HasSubstr("other began with --load=run/checkpoints/latest, so its steps can be "
+                        "computed again from its checkpoints alone, of steps 3, 6"));
+  shell(R"(sed -i '5s/\("gradients":{"[^"]*":"\)./\1x/2' other/hashes.jsonl)");
+  const Finished other = shell("belfry replay other --step=5");
+  EXPECT_EQ(other.status, 76) << other.errors;
+  EXPECT_THAT(other.errors, HasSubstr("the last of its 2 batches was right in all ranks"));
 }
 
 TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
@@ -416,12 +445,13 @@ TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
   const test::SmallDigits digits;
   const std::string train =
       cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
-          "--threads=1 --shards=4 --epochs=5 --max_steps=60 --save_every_epochs=0 ");
+          "--threads=1 --shards=4 --epochs=5 --max_steps=60 ");
   const Finished whole = shell(cat("belfry run -n 2 --", train, "| grep params_hash"));
   ASSERT_THAT(whole.output, HasSubstr("params_hash"));
   const Finished done = shell(
       cat("belfry run -n 2 --max_restarts=1 --", train,
-          "--run_dir=r --memory_save_every_steps=4 --json=json > out 2> err & run=$!\n",
+          "--run_dir=r --save_every_epochs=0 --memory_save_every_steps=4 --json=json > out 2> err "
+          "& run=$!\n",
           "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
           "kill -9 $(pgrep -P $run | tail -1); wait $run; echo $?; grep params_hash out"));
   EXPECT_EQ(done.output, "0\n" + whole.output) << text_of("err");
@@ -433,6 +463,29 @@ TEST_F(BelfryRunTest, ARestartGoesOnFromMemory) {
   std::smatch folder;
   ASSERT_TRUE(std::regex_search(said, folder, std::regex("/dev/shm/belfry-[0-9]+-[0-9a-f]+")));
   EXPECT_FALSE(local_file_system().exists(folder.str()));
+}
+
+// The process that finds it ends the start, as others could not know of it; the next start takes
+// the save before it.
+TEST_F(BelfryRunTest, ADamagedSaveInMemoryCostsOneStart) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  if (memory_file_system().empty()) GTEST_SKIP() << "this machine has no files in memory";
+  const test::SmallDigits digits;
+  const std::string train =
+      cat(" mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
+          "--threads=1 --shards=4 --epochs=5 --max_steps=60 --run_dir=r --save_every_epochs=0 ",
+          "--memory_save_every_steps=4 ");
+  shell(cat("belfry run -n 2 --", train, "> out 2> err & run=$!\n",
+            "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 20; do sleep 0.002; done\n",
+            "kill -9 $(pgrep -P $run | tail -1); wait $run"));
+  const std::string folder = memory_folder_of(run_id_of(folder_ + "/r"));
+  const std::vector<std::int64_t> saves = checkpoints_in(local_file_system(), folder);
+  ASSERT_EQ(saves.size(), 2U) << text_of("err");
+  shell(cat("echo damaged > ", checkpoint_in(folder, saves[1]), "/model.safetensors"));
+  const Finished done = shell(cat("belfry run -n 2 --max_restarts=1 --", train));
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("a damaged save in memory, which is now removed"));
+  EXPECT_THAT(done.output, HasSubstr(cat(checkpoint_in(folder, saves[0]), ", after step ")));
 }
 
 TEST_F(BelfryRunTest, ATrainingThatLosesFiftyProcessesHasTheCurveOfOneThatLosesNoneLong) {

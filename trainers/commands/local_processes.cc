@@ -66,7 +66,8 @@ const std::vector<std::string> kOtherLaunchers = {"OMPI_COMM_WORLD_SIZE",
                                                   "TORCHELASTIC_USE_AGENT_STORE",
                                                   "TORCHELASTIC_RUN_ID",
                                                   "TORCHELASTIC_RESTART_COUNT",
-                                                  "BELFRY_PORT"};
+                                                  "BELFRY_PORT",
+                                                  RestartMark::kVariable};
 
 bool blames_another(const ProcessEnd& end) {
   return end.error && end.error->rank >= 0 && end.error->rank != end.rank;

@@ -94,6 +94,10 @@ int replay(const ReplayFlags& flags) {
   require<FlagError>(from == 0 || std::ranges::count(saved, from) > 0, "--from=", from, ": ",
                      flags.run, " has no checkpoint of that step; it has those of ", join(saved));
   require<FlagError>(from < flags.step, "--from=", from, " is not before --step=", flags.step);
+  const std::string began = member_text(config->at(kChosen), kBeganFrom);
+  require<FlagError>(from > 0 || began.empty(), flags.run, " began with ", began,
+                     ", so its steps can be computed again from its checkpoints alone, of steps ",
+                     join(saved), "; take a later --step");
   const CheckpointInfo info = inspect_checkpoint(latest_checkpoint_of(flags.run));
   const std::int64_t towers = std::max<std::int64_t>(saved_integer(info, "devices"), 1);
   std::vector<std::string> command{
@@ -106,6 +110,9 @@ int replay(const ReplayFlags& flags) {
       "--check_contribution_every=0",
       "--eval_every_epochs=0",
       "--eval_every_steps=0"};
+  // There is no run directory to take variables from.
+  if (member_text(*config, "on_nonfinite") == "restore")
+    command.emplace_back("--on_nonfinite=skip");
   add_devices(flags.devices, towers, command);
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());

@@ -138,16 +138,7 @@ void add_training_flags(FlagParser& parser, SimulateFlags& flags) {
              "devices that are used of each host [all]");
 }
 
-SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::string& program) {
-  SimulateFlags flags;
-  FlagParser parser(
-      "Predicts training on machines that are not here: the time of a step, throughput, what "
-      "bounds it, and memory, by number of devices. docs/simulator.md says how well.",
-      program);
-  parser.add_argument(
-      "WORKLOAD", flags.workload,
-      "what a replica computes: a file of docs/workloads, or what PROGRAM --summary "
-      "--json=FILE has written; without it, --bytes says what is summed");
+void add_machine_flags(FlagParser& parser, SimulateFlags& flags) {
   parser.group("Machine");
   parser.add("--machine", flags.machine, "FILE",
              "the machine, e.g. docs/machines/dgx2-v100.json [needed]");
@@ -174,7 +165,9 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
                     "prints the time of one all-reduce of each size instead [none]");
   parser.add_parsed("--without", flags.without, read_without, "NAMES",
                     "leaves parts of the model out: latency, contention, overlap, jitter [none]");
-  add_training_flags(parser, flags);
+}
+
+void add_fault_flags(FlagParser& parser, SimulateFlags& flags) {
   parser.group("Faults");
   parser.add_parsed(
       "--device_mtbf_hours", flags.faults.between,
@@ -192,6 +185,21 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
                     at_least_zero, "X", "from a fault until training goes on [120]");
   parser.add_parsed("--save_every", flags.faults.intervals, read_intervals, "X,X,...",
                     "seconds between saves to state the goodput of [the best interval alone]");
+}
+
+SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::string& program) {
+  SimulateFlags flags;
+  FlagParser parser(
+      "Predicts training on machines that are not here: the time of a step, throughput, what "
+      "bounds it, and memory, by number of devices. docs/simulator.md says how well.",
+      program);
+  parser.add_argument(
+      "WORKLOAD", flags.workload,
+      "what a replica computes: a file of docs/workloads, or what PROGRAM --summary "
+      "--json=FILE has written; without it, --bytes says what is summed");
+  add_machine_flags(parser, flags);
+  add_training_flags(parser, flags);
+  add_fault_flags(parser, flags);
   parser.group("Output");
   parser.add("--explain", flags.explain, "says what the step of the most devices waits for");
   parser.add("--json", flags.json, "FILE", "write all figures there; -: to stdout [none]");

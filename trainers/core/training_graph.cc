@@ -119,6 +119,22 @@ void add_loss(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& op
   built.losses.push_back(std::move(loss));
 }
 
+// Builds the model for the first bucket, or once more for another one.
+std::vector<TowerRecord> build_towers(Graph& graph, const TrainingGraphOptions& options,
+                                      const std::function<void(Tower&)>& build, bool is_first) {
+  const TrainerOptions& trainer = options.trainer;
+  const VariablePolicy policy = variables_of(trainer, options.kind);
+  if (is_first)
+    return replicate(graph, trainer.devices, policy, build,
+                     options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
+                                                     : MovingAverages::kOfAllTowers);
+  std::vector<TowerRecord> towers = replicate_again(graph, trainer.devices, policy, build);
+  require(graph.nodes(kUpdateOps).empty(),
+          "the model updates variables by itself, as batch norm does, and batches have samples "
+          "of several lengths; leave out the buckets, or use another norm, such as layer_norm");
+  return towers;
+}
+
 }  // namespace
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
@@ -156,22 +172,14 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
                              .recompute = trainer.recompute}));
     }
   };
-  const VariablePolicy policy = variables_of(trainer, options.kind);
   for (const BatchForm& form : options.forms) {
     const auto [made, is_new] = all.try_emplace(form.bucket);
     if (!is_new) continue;
     bucket = form.bucket;
     TowersOfBucket& of_bucket = made->second;
     of_bucket.gradients.resize(losses.size());
-    of_bucket.towers =
-        all.size() > 1 ? replicate_again(graph, trainer.devices, policy, build)
-                       : replicate(graph, trainer.devices, policy, build,
-                                   options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
-                                                                   : MovingAverages::kOfAllTowers);
+    of_bucket.towers = build_towers(graph, options, build, all.size() == 1);
     for (TowerRecord& tower : of_bucket.towers) sort_metrics(tower, losses);
-    require(all.size() == 1 || graph.nodes(kUpdateOps).empty(),
-            "the model updates variables by itself, as batch norm does, and batches have samples "
-            "of several lengths; leave out the buckets, or use another norm, such as layer_norm");
   }
   bucket = {};
   result.towers = all.at(options.forms[0].bucket).towers;

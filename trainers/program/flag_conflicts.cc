@@ -158,7 +158,9 @@ class FlagConflicts {
                    used_.written("--eval_every_epochs"),
                    " turns off; leave one of them out, or evaluate by --eval_every_steps=N");
     };
-    if (flags_.early_stop) check("early_stop", flags_.early_stop->metric);
+    // A replay stops after its last step.
+    if (flags_.early_stop && flags_.inspection.replay.empty())
+      check("early_stop", flags_.early_stop->metric);
     check("best_metric", flags_.run.schedule.best.name);
   }
 

@@ -32,7 +32,7 @@ void add_callbacks(TrainerOptions& options, const std::string& name, const Train
   options.callbacks.push_back(std::make_shared<TellMemory>(
       console, flags.copies_of_state(),
       MemoryLimit{.advice = cat("use a smaller ", batch, ", --recompute, or fewer --devices")}));
-  if (flags.early_stop)
+  if (flags.early_stop && flags.inspection.replay.empty())
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());

@@ -116,6 +116,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
         MemorySaver::Options{.every_steps = flags.memory_save_every_steps(),
                              .refuses = flags.run.schedule.memory_every_steps.has_value()},
         flags.trainer.session.processes.get(), saver_.get());
+  if (memory_saver_) memory_saver_->set_run_id(run_id_of(flags.run.directory));
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
 
@@ -202,9 +203,18 @@ void TrainingRun::find_saved_in_memory() try {
   found_ = inspect_checkpoint(in_memory_);
   candidates_.insert(candidates_.begin(), in_memory_);
 } catch (const Error& error) {
-  log_warning("resume: skipped a save in memory: ", error.what());
-  in_memory_.clear();
+  give_up_memory(error);
   if (candidates_.empty()) check_new_start();
+}
+
+// All processes resume from the same step, so that others cannot go on from their saves now. They
+// can at the next start, which sends one of those to this host.
+void TrainingRun::give_up_memory(const Error& error) {
+  remove_damaged_save(std::exchange(in_memory_, ""));
+  const std::string why = cat("a damaged save in memory, which is now removed: ", error.what());
+  require<IoError>(!flags_.trainer.session.processes, written_, ": ", why,
+                   "; start the same command again");
+  log_warning("resume: skipped ", why);
 }
 
 // A run that is still training removes listed checkpoints and saves others. If one is gone, they
@@ -357,8 +367,9 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
   for (;;) try {
       const std::string& path = candidates_.front();
       const OtherRuns others = flags_.inspection.evaluate_only ? OtherRuns::kIgnore
-                               : flags_.run.resume == "auto"   ? OtherRuns::kRefuse
-                                                               : OtherRuns::kTell;
+                               : flags_.run.resume == "auto" || !flags_.inspection.replay.empty()
+                                   ? OtherRuns::kRefuse
+                                   : OtherRuns::kTell;
       const std::string line = restore_training(trainer, path, others);
       resumed_line_ = line;
       resumed_from_ = trainer.steps();
@@ -368,10 +379,14 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
     } catch (const OtherRun& error) {
       throw FlagError(with_flag(written_, OtherRun(cat(error.what(), other_flags_of_program()))));
     } catch (const IoError& error) {
+      if (candidates_.front() == in_memory_)
+        give_up_memory(error);
+      else if (candidates_.size() > 1)
+        log_warning("resume: skipped a damaged checkpoint: ", error.what());
       if (candidates_.size() == 1) throw IoError(with_flag(written_, error));
-      log_warning("resume: skipped a damaged checkpoint: ", error.what());
       candidates_.erase(candidates_.begin());
-    } catch (const NotFoundError&) {
+    } catch (const NotFoundError& error) {
+      if (candidates_.front() == in_memory_) give_up_memory(error);
       find_newest(searched_);  // the run has removed it since
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(with_flag(written_, error));
@@ -458,12 +473,21 @@ JsonValue TrainingRun::config_of_run(const Trainer& trainer) {
   std::string id = goes_on ? before : "";
   if (id != before) remove_memory_saves(before);
   if (id.empty() && flags_.memory_save_every_steps() > 0) id = new_run_id();
-  if (!id.empty()) {
-    JsonValue chosen = config.at(kChosen);
-    config.set(kChosen, chosen.set(kRunId, id));
-  }
+  JsonValue chosen = config.at(kChosen);
+  if (!id.empty()) chosen.set(kRunId, id);
+  if (const std::string from = began_from(); !from.empty()) chosen.set(kBeganFrom, from);
+  config.set(kChosen, std::move(chosen));
   if (memory_saver_) memory_saver_->set_run_id(id);
   return config;
+}
+
+// kBeganFrom of this run; "" for initial values.
+std::string TrainingRun::began_from() const {
+  const bool goes_on = resumed_from_ && (flags_.run.resume == "auto" || is_own(found_->path));
+  if (!goes_on && resumed_from_) return written_;
+  if (!goes_on) return flags_.run.load.empty() ? "" : cat("--load=", flags_.run.load);
+  const std::optional<JsonValue> before = run_config(directory_->files(), directory_->path());
+  return before ? member_text(before->at(kChosen), kBeganFrom) : "";
 }
 
 // The graph that `belfry checkpoint export` puts into plans. The run trains without it, too. A

@@ -84,6 +84,7 @@ class TrainingRun {
   void find(const TrainFlags& flags);
   void find_newest(const std::string& path);
   void find_saved_in_memory();
+  void give_up_memory(const Error& error);
   std::string look_for_newest();
   void check_new_start() const;
   void check_replacing();
@@ -94,6 +95,7 @@ class TrainingRun {
   std::string other_flags_of_program() const;
   void go_on(LineFile& lines) const;
   JsonValue config_of_run(const Trainer& trainer);
+  std::string began_from() const;
   void write_graph(const BuiltTraining& built);
   bool is_own(const std::string& checkpoint) const;
 

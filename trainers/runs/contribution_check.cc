@@ -75,7 +75,7 @@ CompiledStep& prepare_step(BuiltTraining& built, const StepNodes& nodes) {
     for (const Gradient& gradient : row)
       if (gradient.value) fetches.emplace_back(gradient.value);
   std::vector<FeedType> feeds;
-  const std::vector<TowerRecord>& towers = built.nodes().losses[0].towers;
+  const std::vector<TowerRecord>& towers = built.nodes().losses[0].towers_of(nodes.batch);
   for (std::size_t t = 0; t < towers.size(); ++t)
     add_feeds(towers[t], nodes.all.rows[first + t], nodes.all.begins[first + t], feeds);
   return built.session().prepare(fetches, feeds);
@@ -124,10 +124,10 @@ std::string_view half(std::string_view both, bool second) {
       "in step ", step, " rank ", rank, " on ", processes.host(rank),
       " contributed another gradient of '", first, "' (", tower, ") than rank ", before, " on ",
       processes.host(before), " computes for it", others > 0 ? cat(", and ", others, " more") : "",
-      "; one of the two has computed wrong, or read wrong data; belfry replay of this step says "
-      "which, if the run notes hashes (",
+      "; one of the two has computed wrong, or read wrong data; belfry replay of this step, before "
+      "the run goes on, says which, if the run notes hashes (",
       the_option("hash_every"),
-      "); start the same command again, which goes on from the newest checkpoint, and without "
+      "); then start the same command again, which goes on from the newest checkpoint, and without "
       "that machine if it comes again"));
 }
 
@@ -155,8 +155,11 @@ void ContributionCheck::check(Trainer& trainer) const {
   require_option(built.nodes().losses.size() == 1, kOption,
                  " works for one loss, and this training has ", built.nodes().losses.size());
   refuse_unless(!is_synchronised(built.graph()),
-                "batch norm is synchronised, so gradients depend on the batches of all towers at "
+                "batch norm is synchronised, or a mean weighted, so gradients depend on the "
+                "batches of all towers at "
                 "once");
+  refuse_unless(!built.train_data().is_stream(),
+                "the training data are a stream, which is read once");
   refuse_unless(std::ranges::none_of(built.nodes().towers, &TowerRecord::asked_for_place),
                 "the tower function asks which tower it builds (Tower::index(), total() or "
                 "is_main())");

@@ -92,8 +92,7 @@ std::vector<StepHashes::OfTower> towers_in(const JsonValue& json) {
   return towers;
 }
 
-// Of all processes, by tower.
-std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
+std::vector<StepHashes::OfTower> own_contributions(Trainer& trainer) {
   Processes* const processes = trainer.built().processes();
   std::vector<StepHashes::OfTower> own;
   for (const TowerContribution& contribution : trainer.record().contributions())
@@ -107,6 +106,13 @@ std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
       if (const auto ops = by_tower.find(static_cast<int>(t)); ops != by_tower.end())
         add_ops(ops->second, own[t]);
   }
+  return own;
+}
+
+// Of all processes, by tower.
+std::vector<StepHashes::OfTower> contributions_of_all(Trainer& trainer) {
+  std::vector<StepHashes::OfTower> own = own_contributions(trainer);
+  Processes* const processes = trainer.built().processes();
   if (!processes) return own;
   std::vector<StepHashes::OfTower> all;
   for (const std::string& text : processes->gather(to_json(own).str()))
@@ -236,8 +242,8 @@ void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   if (steps % every_ != 0) return;
   if (file_)
     file_->add(hashes_of_step(trainer).json(steps).str() + "\n");
-  else
-    contributions_of_all(trainer);
+  else if (Processes* const processes = trainer.built().processes())
+    processes->gather(to_json(own_contributions(trainer)).str());
 }
 
 Parting find_parting(const std::string& run_a, const std::string& run_b, FileSystem& files) {

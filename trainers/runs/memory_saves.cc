@@ -22,6 +22,7 @@
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/runs/run_saver.h"
+#include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -41,6 +42,14 @@ bool is_first_of_host(const Processes* processes) {
   return !processes || first_of_host(*processes, processes->rank()) == processes->rank();
 }
 
+std::int64_t processes_beside(const Processes* processes) {
+  std::int64_t others = 0;
+  for (int rank = 0; processes && rank < processes->size(); ++rank)
+    if (rank != processes->rank() && processes->host(rank) == processes->host(processes->rank()))
+      ++others;
+  return others;
+}
+
 std::int64_t bytes_in(const std::string& checkpoint) {
   FileSystem& files = local_file_system();
   std::int64_t bytes = 0;
@@ -58,6 +67,20 @@ std::map<std::int64_t, std::int64_t> saves_in(const std::string& folder) try {
   return saves;
 } catch (const IoError&) {
   return {};
+}
+
+// Of saves, and of what is left of a save that was not finished.
+std::int64_t bytes_of_saves(const std::string& folder) try {
+  FileSystem& files = local_file_system();
+  const std::string saves = cat(folder, "/checkpoints");
+  if (!is_private_folder(folder) || files.kind(saves) != FileKind::kDirectory) return 0;
+  std::int64_t bytes = 0;
+  for (const std::string& name : files.list(saves))
+    if (const std::string path = cat(saves, "/", name); files.kind(path) == FileKind::kDirectory)
+      bytes += bytes_in(path);
+  return bytes;
+} catch (const Error&) {
+  return 0;
 }
 
 // What a process knows of saves.
@@ -304,6 +327,15 @@ void remove_memory_saves(const std::string& id) {
     memory_saves::remove_unless_live(folder);
 }
 
+void remove_damaged_save(const std::string& path) try {
+  FileSystem& files = local_file_system();
+  const std::string gone = temporary_name(path);
+  files.rename(path, gone);
+  remove_tree(files, gone);
+} catch (const Error& error) {  // another process of this host has removed it
+  log_debug("a damaged save in memory: ", error.what());
+}
+
 std::string refusal_of_memory_saves(const MemoryNeeds& needs) {
   const std::int64_t saves = kSavesInMemory * needs.state;
   if (saves > needs.room)
@@ -331,9 +363,10 @@ std::string MemorySaver::why_no_room(Trainer& trainer) const {
                     .room = free_bytes_at(root),
                     .planned = 0,
                     .memory = host_memory()};
-  for (const auto& [step, bytes] : memory_saves::saves_in(memory_folder_of(id_)))
-    needs.room += bytes;
-  needs.planned = host_bytes(trainer.session().memory_report(), {.saved = needs.state});
+  needs.room += memory_saves::bytes_of_saves(memory_folder_of(id_));
+  const MemoryReport report = trainer.session().memory_report();
+  needs.planned = host_bytes(report, {.saved = needs.state}) +
+                  memory_saves::processes_beside(processes_) * host_bytes(report, {});
   return refusal_of_memory_saves(needs);
 }
 
@@ -347,11 +380,11 @@ void MemorySaver::check(Trainer& trainer) const {
 // Takes the folder of this host. Returns why it cannot; "" if it can.
 std::string MemorySaver::take_folder(Trainer& trainer) try {
   if (!is_first_of_host()) return "";
-  if (const std::string why = why_no_room(trainer); !why.empty()) return why;
   const std::string path = memory_folder_of(id_);
+  if (is_private_folder(path)) RunDirectory(path).tidy();
+  if (const std::string why = why_no_room(trainer); !why.empty()) return why;
   make_private_folder(path);
   folder_ = std::make_unique<RunDirectory>(path);
-  folder_->tidy();
   for (const std::int64_t step : folder_->checkpoints())
     if (step > trainer.steps()) folder_->remove_checkpoint(step);
   memory_saves::remove_dead_saves(path);
@@ -362,7 +395,9 @@ std::string MemorySaver::take_folder(Trainer& trainer) try {
 
 // One host without room is enough to keep none.
 void MemorySaver::agree(Trainer& trainer) {
+  const std::string before = id_;
   if (processes_) id_ = processes_->gather(id_)[0];
+  if (id_ != before && is_first_of_host()) remove_memory_saves(before);
   is_on_ = options_.every_steps > 0 && !id_.empty();
   std::string why = is_on_ ? take_folder(trainer) : "";
   int rank = 0;
@@ -409,6 +444,7 @@ JsonValue MemorySaver::state_of_rank_0(Trainer& trainer) {
 // A save that is still being written is not waited for: the next one will be newer.
 void MemorySaver::save(Trainer& trainer, std::int64_t steps) {
   if (trainer.record().watch().losses().not_finite_since()) return;
+  require_equal_replicas(trainer.session(), trainer.graph(), steps);
   const JsonValue state = state_of_rank_0(trainer);
   if (state.kind() != JsonValue::Kind::kObject || !folder_ || saving_.is_under_way()) return;
   settle();

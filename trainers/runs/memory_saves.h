@@ -41,8 +41,12 @@ std::string find_in_memory(Processes* processes, const std::string& run_dir,
 // Removes what this host has in memory of a run, unless that is live.
 void remove_memory_saves(const std::string& id);
 
+// Removes a save that cannot be read, so that the next start takes that of another host, or the one
+// before it.
+void remove_damaged_save(const std::string& path);
+
 // Bytes: of one copy of the state, what can be written into memory_file_system(), what the training
-// plans to use besides, and what this machine or its control group has.
+// plans to use besides, in all processes of a host, and what this machine or its control group has.
 struct MemoryNeeds {
   std::int64_t state, room, planned, memory;
 };
@@ -65,7 +69,8 @@ class MemorySaver final : public Callback {
   // processes that do not have it.
   MemorySaver(Options options, Processes* processes, RunSaver* saver);
 
-  // Rank 0 says which run this is, before setup().
+  // Which run this is: what the run directory says, whose saves may be replaced; then, before
+  // setup(), what rank 0 says.
   void set_run_id(std::string id) { id_ = std::move(id); }
 
   CallbackPhase phase() const override { return CallbackPhase::kSave; }

@@ -44,10 +44,16 @@ std::string place_of(const std::vector<std::string>& names, std::size_t all) {
       names.back(), "'");
 }
 
+// Fewer processes may have had fewer towers, whose contributions are other ones.
+bool has_same_towers(const StepHashes& noted, const StepHashes& computed) {
+  return !noted.contributions.empty() &&
+         noted.contributions.size() == computed.contributions.size();
+}
+
 // Text for people about contributions that differ; "" if none do.
 std::string of_contributions(const StepHashes& noted, const StepHashes& computed, std::int64_t step,
                              std::int64_t equal) {
-  if (noted.contributions.size() != computed.contributions.size()) return "";
+  if (!has_same_towers(noted, computed)) return "";
   std::vector<std::string> texts;
   std::set<int> ranks, wrong;
   for (std::size_t t = 0; t < noted.contributions.size(); ++t) {
@@ -86,17 +92,21 @@ bool has_several_ranks(const std::map<std::int64_t, StepHashes>& steps) {
 }  // namespace
 
 std::string difference_of_step(const StepHashes& noted, const StepHashes& computed,
-                               std::int64_t step, std::int64_t equal) {
+                               std::int64_t step, std::int64_t equal, std::int64_t batches) {
   using namespace replay_check_file;
   if (std::string text = of_contributions(noted, computed, step, equal); !text.empty()) return text;
-  const bool has_towers = !noted.contributions.empty();
+  std::string of_ranks;
+  if (has_same_towers(noted, computed))
+    of_ranks = batches == 1
+                   ? ", though all ranks contributed the right ones: their sum went wrong, or a "
+                     "message of it"
+                   : cat(", though the last of its ", batches,
+                         " batches was right in all ranks: an earlier one went wrong, or the sum");
   const std::vector<std::string> gradients = differing(noted.gradients, computed.gradients),
                                  variables = differing(noted.variables, computed.variables);
   if (!gradients.empty())
     return cat("step ", step, ": the combined gradient of ", some_names(gradients), " differs",
-               has_towers ? ", though all ranks contributed the right ones: their sum went wrong, "
-                            "or a message of it"
-                          : "");
+               of_ranks);
   if (!variables.empty())
     return cat("step ", step, ": ", some_names(variables), " of rank 0 ",
                variables.size() == 1 ? "differs" : "differ", " after the step",
@@ -129,6 +139,8 @@ void ReplayCheck::check(Trainer& trainer) const {
       why.empty() && !sums.empty() && has_several_ranks(noted_))
     why = cat("several processes added gradients by ", sums);
   if (why.empty()) why = member_text(sources_, "earlier_bits");
+  if (const JsonValue* const run = sources_.find("identity"); why.empty() && run)
+    why = first_difference(*run, trainer.record().fingerprint());
   require(why.empty(), "the steps of ", run_,
           " cannot be computed again with the same bits: ", why);
   require(last_ <= trainer.progress().total_steps(), "step ", last_, " is after the last step, ",
@@ -139,9 +151,13 @@ void ReplayCheck::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t step = info.step + 1;
   steps_ = step;
   if (const auto noted = noted_.find(step); noted != noted_.end()) {
-    const std::string text =
-        difference_of_step(noted->second, hashes_of_step(trainer), step, equal_);
+    const StepHashes computed = hashes_of_step(trainer);
+    const std::string text = difference_of_step(noted->second, computed, step, equal_,
+                                                trainer.built().batches().batches_per_step());
     if (!text.empty()) throw CorruptionError(text);
+    towers_ = replay_check_file::has_same_towers(noted->second, computed)
+                  ? computed.contributions.size()
+                  : 0;
     equal_ = step;
     ++compared_;
   }
@@ -153,9 +169,7 @@ std::string ReplayCheck::outcome() const {
   const StepHashes& noted = noted_.rbegin()->second;
   return cat("equal: ", compared_, compared_ == 1 ? " step" : " steps", " that ", run_,
              " has noted, the last is ", equal_, ": ",
-             noted.contributions.empty()
-                 ? ""
-                 : cat("the gradients of ", noted.contributions.size(), " towers, "),
+             towers_ == 0 ? "" : cat("the gradients of ", towers_, " towers, "),
              noted.gradients.empty() ? "" : "combined gradients, ", "variables and slots");
 }
 

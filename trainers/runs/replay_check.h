@@ -1,5 +1,6 @@
 // Computes steps of a run again, and says which process computed them otherwise.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,8 +22,8 @@ class ReplayCheck final : public Callback {
   ReplayCheck(const std::string& run, std::int64_t first, std::int64_t last);
 
   CallbackPhase phase() const override { return CallbackPhase::kCheck; }
-  // Throws InvalidArgument saying why, if these devices, libraries and options cannot give the bits
-  // of the run.
+  // Throws InvalidArgument saying why, if these devices, libraries, options and data cannot give
+  // the bits of the run.
   void check(Trainer& trainer) const override;
   // Throws CorruptionError, naming what differs, for the first step that does.
   void after_step(Trainer& trainer, const StepInfo& info) override;
@@ -37,12 +38,13 @@ class ReplayCheck final : public Callback {
   std::map<std::int64_t, StepHashes> noted_;  // of the steps that are computed again
   JsonValue sources_;                         // bit_sources() of the run, and more
   std::int64_t equal_, compared_ = 0;         // the last step that is known to be equal
+  std::size_t towers_ = 0;                    // whose contributions to that step were compared
   std::int64_t steps_ = 0;
 };
 
 // What differs between a step as a run has noted it, and as it is computed again; "" for nothing.
-// `equal`: the last step that was equal.
+// `equal`: the last step that was equal. Contributions are of the last of a step's `batches`.
 std::string difference_of_step(const StepHashes& noted, const StepHashes& computed,
-                               std::int64_t step, std::int64_t equal);
+                               std::int64_t step, std::int64_t equal, std::int64_t batches = 1);
 
 }  // namespace belfry

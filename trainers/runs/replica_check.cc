@@ -27,7 +27,9 @@ void ReplicaCheck::setup(Trainer& trainer) {
   } catch (const InvalidArgument& error) {
     log_warning(directory_->path_of(kDifferenceFile), ": ", error.what());
   }
-  if (open_ && open_->steps <= trainer.steps()) open_.reset();
+  if (!open_ || open_->steps > trainer.steps()) return;
+  open_.reset();  // those steps are not made again
+  directory_->files().remove(directory_->path_of(kDifferenceFile));
 }
 
 void ReplicaCheck::after_step(Trainer& trainer, const StepInfo& info) {

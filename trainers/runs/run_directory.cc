@@ -35,7 +35,8 @@ bool is_left_of_save(std::string_view name) {
 // Whether a killed process may have left such a file where it wrote config.json, for example.
 bool is_left_of_write(std::string_view name) {
   return std::ranges::any_of(
-      std::to_array<std::string_view>({kConfigFile, kPlacementFile, kGraphFile, kSummaryFile}),
+      std::to_array<std::string_view>(
+          {kConfigFile, kPlacementFile, kGraphFile, kSummaryFile, kDifferenceFile}),
       [&](std::string_view file) { return is_temporary_name(name, file); });
 }
 

@@ -35,6 +35,8 @@ inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 // The member of config.json with the choices that a run made, for people. Another run chooses
 // again. Its member kProgramMember is the name of the program.
 inline constexpr char kChosen[] = "chosen", kProgramMember[] = "program";
+// Its member for a run that began elsewhere than at initial values: "--load=PATH", "--resume=PATH".
+inline constexpr char kBeganFrom[] = "began_from";
 
 // Its lock, which is there while a program trains in it, or was killed.
 inline constexpr char kRunLock[] = "run.lock";

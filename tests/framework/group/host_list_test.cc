@@ -58,6 +58,10 @@ TEST(HostList, WhatIsNoListIsRefusedWithTheReason) {
     EXPECT_THAT(message_of<InvalidArgument>([&, text = text] { read_host_list(text); }),
                 AllOf(HasSubstr("is no list of hosts: "), HasSubstr(why)));
   EXPECT_THAT(read_host_list("a[1-65536]"), SizeIs(65536));
+  EXPECT_THAT(read_host_list("a[1-9]" + std::string(253, 'b')), SizeIs(9));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([] { read_host_list("[1-65536]" + std::string(120'000, 'b')); }),
+      HasSubstr("the name of a host is longer than 255 characters"));
 }
 
 }  // namespace host_list_test

@@ -165,7 +165,7 @@ TEST(Launcher, EachStepOfSlurmHasPortsOfItsOwn) {
   };
   const TcpGroupOptions one = ports_of("4711", "2");
   EXPECT_EQ(one.port, ports_of("4711", "2").port);
-  for (const auto& [job, step] : {std::pair("4711", "3"), {"4712", "2"}, {"1073741824", "0"}}) {
+  for (const auto& [job, step] : {std::pair("4711", "3"), {"4712", "2"}, {"4294967295", "0"}}) {
     const TcpGroupOptions other = ports_of(job, step);
     EXPECT_GE(std::abs(one.port - other.port), one.ports) << job << "." << step;
     EXPECT_GE(other.port, 10'000);

@@ -9,6 +9,7 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
@@ -75,9 +76,23 @@ TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
   const std::string folder = lose_before(5, {"--save_every_steps=3"});
   std::ofstream(checkpoint_in(folder, 4) + "/model.safetensors", std::ios::trunc) << "x";
   const TrainResult on = go_on();
-  EXPECT_THAT(on.error, HasSubstr("skipped a damaged checkpoint"));
+  EXPECT_THAT(on.error, HasSubstr("skipped a damaged save in memory, which is now removed"));
   EXPECT_EQ(summary()["resumed_from_step"], 3);
   expect_as_never_stopped(flags());
+}
+
+TEST_F(MemorySavesTest, ARunEndsBeforeASaveOfCopiesThatDiffer) {
+  const TrainResult done =
+      start(flags({"--devices=cpu:2", "--batch_size=4"}), recipe_that(6, [](Trainer& trainer) {
+              const Variable w = trainer.built().nodes().towers[1].trainables[1];
+              Tensor value = trainer.session().read(w);
+              value.mutable_raw()[0] ^= std::byte{1};
+              trainer.session().write(w, value);
+            }));
+  folders_.push_back(memory_folder_of(run_id_of(directory_)));
+  EXPECT_EQ(done.code, 76) << done.error;
+  EXPECT_THAT(done.error, HasSubstr("after step 8 the variable fc0/b on CPU:0 and its copy"));
+  EXPECT_THAT(checkpoints_in(local_file_system(), folders_.back()), ElementsAre(4));
 }
 
 // Whatever was in memory belongs to the run that is no more.

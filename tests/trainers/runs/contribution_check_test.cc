@@ -5,16 +5,21 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/ops/shapes/constants.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/data/length_buckets.h"
+#include "belfry/trainers/data/sample_stream.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace contribution_check_test {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -124,6 +129,77 @@ TEST(ContributionCheck, FindsRowsThatOneProcessReadsOtherwise) {
                                 HasSubstr("rank 0 on "), HasSubstr("rank 1 on "))));
   }
   EXPECT_EQ(found, 4);  // rank 1 contributes it, or computes it for rank 0
+}
+
+// Sequences of up to 8 numbers.
+Output model_of_lengths(Tower& tower, Output x, Output length) {
+  const Output mask = sequence_mask(length, x.shape()[1], DType::kF64);
+  const Output hidden =
+      tanh(dense(tower, "fc", reduce_sum(x * mask, {1}, ReducedAxes::kKept), {.units = 3}));
+  return reduce_mean(square(dense(tower, "out", hidden, {.units = 1})));
+}
+
+TEST(ContributionCheck, ChecksBatchesOfEachLength) {
+  constexpr std::int64_t kSamples = 64, kLongest = 8;
+  std::vector<double> x;
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t i = 0; i < kSamples; ++i) {
+    lengths.push_back(static_cast<std::int32_t>(1 + i % kLongest));
+    for (std::int64_t t = 0; t < kLongest; ++t)
+      x.push_back(std::sin(static_cast<double>(5 * i + 3 * t)));
+  }
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const std::unique_ptr<Dataset> data =
+        bucket_by_length(std::make_unique<TensorDataset>(
+                             std::vector<TensorDataset::Source>{
+                                 {"x", Tensor({kSamples, kLongest}, x), DType::kF64, {kLongest}},
+                                 {"length", Tensor({kSamples}, lengths), DType::kI32, {}}},
+                             "sequences"),
+                         "length", {4, kLongest});
+    TrainerOptions options{.model = model_of_lengths,
+                           .optimizer = adam(0.05),
+                           .devices = cpus(1),
+                           .aggregation = {.allreduce = "collective"},
+                           .batch_size = 4,
+                           .session = {.threads = 1, .processes = processes}};
+    options.contributions_every = {1};
+    options.callbacks = {std::make_shared<ContributionCheck>(1)};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    ASSERT_EQ(trainer.built().batches().forms().size(), 2U);
+    trainer.train();
+    EXPECT_EQ(trainer.steps(), kSamples / 8);
+  });
+}
+
+class EndlessStream final : public SampleStream {
+ public:
+  bool next(const SampleFields& to) override {
+    to.get<double>(0)[0] = std::sin(static_cast<double>(number_++));
+    return true;
+  }
+
+ private:
+  int number_ = 0;
+};
+
+TEST(ContributionCheck, RefusesStreams) {
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const std::unique_ptr<Dataset> data =
+        stream_samples({.fields = {{"x", DType::kF64, {4}}, {"y", DType::kF64, {1}}},
+                        .open = [] { return std::make_unique<EndlessStream>(); },
+                        .buffer = 16});
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = adam(0.05),
+                           .devices = cpus(1),
+                           .batch_size = 4,
+                           .max_steps = 4,
+                           .session = {.threads = 1, .processes = processes}};
+    options.contributions_every = {1};
+    options.callbacks = {std::make_shared<ContributionCheck>(1)};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    EXPECT_THAT(message_of<OptionError>([&] { trainer.train(); }),
+                HasSubstr("the training data are a stream, which is read once"));
+  });
 }
 
 TEST(ContributionCheck, SaysWhyItCannotWork) {

@@ -72,6 +72,17 @@ TEST(ReplayCheck, SaysWhereSumsAndUpdatesWentWrong) {
                     HasSubstr("their sum went wrong, or a message of it")));
 }
 
+TEST(ReplayCheck, BlamesNoSumWhereContributionsAreUnknown) {
+  StepHashes noted = some_step();
+  noted.gradients[2].second = "ff";
+  EXPECT_THAT(difference_of_step(noted, some_step(), 7, 6, 3),
+              HasSubstr("differs, though the last of its 3 batches was right in all ranks: an "
+                        "earlier one went wrong, or the sum"));
+  noted.contributions.pop_back();  // of a start with fewer processes
+  EXPECT_EQ(difference_of_step(noted, some_step(), 7, 6),
+            "step 7: the combined gradient of fc/W differs");
+}
+
 TEST(ReplayCheck, SaysThatEarlierStepsMayHaveBeenWrong) {
   StepHashes noted = some_step();
   for (auto& tower : noted.contributions) tower.gradients[0].second = "ff";

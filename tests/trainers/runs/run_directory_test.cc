@@ -115,8 +115,9 @@ TEST_F(RunDirectoryTest, LeavesACheckpointWithAFileOfSomebodyElse) {
 
 TEST_F(RunDirectoryTest, IsTidiedOfFilesThatWereBeingWritten) {
   write("config.json", kConfig);
-  for (const char* const name : {"config.json.tmp-1-2", "placement.txt.tmp-1-2",
-                                 "summary.json.tmp-1-2", "traces/step-00000003.json.tmp-1-2"})
+  for (const char* const name :
+       {"config.json.tmp-1-2", "placement.txt.tmp-1-2", "summary.json.tmp-1-2",
+        "difference.json.tmp-1-2", "traces/step-00000003.json.tmp-1-2"})
     write(name);
   write("mine.json.tmp-1-2");
   write("traces/mine.json.tmp-1-2");
