@@ -115,6 +115,7 @@ TEST(Exchanger, SendsNothingThatAFailedRunHasNotComputed) {
         const PlanNode& node = plan.node(launch.node);
         if (node.name() == "second")
           launch.run = [&](const KernelPointers&) {
+            while (begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
             throws = true;
             throw InvalidArgument("no second one");
           };
