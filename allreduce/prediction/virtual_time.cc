@@ -45,7 +45,7 @@ class VirtualTime {
         double& left = job.fixed > 0 ? job.fixed : job.bytes;
         const double taken = job.fixed > 0 ? step : step * speed;
         left = left - taken > left * 1e-12 ? left - taken : 0;
-        job.done = job.fixed == 0 && job.bytes == 0;
+        job.done = !(job.fixed > 0) && !(job.bytes > 0);  // NaN, too
       });
       for (ActiveRunner& runner : runners_)
         if (runner.running >= 0 && left_[at(runner.running)].done) {

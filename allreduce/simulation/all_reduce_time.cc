@@ -74,7 +74,9 @@ class AllReduce {
   const double net_;
 };
 
-void require_network(const ClusterDescription& cluster, const ClusterPart& part) {
+void require_part(const ClusterDescription& cluster, const ClusterPart& part) {
+  require(part.per_host <= cluster.devices_per_host, "a host of ", cluster.name, " has ",
+          cluster.devices_per_host, " devices, not ", part.per_host);
   require(part.hosts() == 1 || cluster.has_network(), part.devices, " devices are ", part.hosts(),
           " hosts of ", cluster.name, ", whose file has no \"network\"");
 }
@@ -94,7 +96,7 @@ SumAlgorithm sum_algorithm_called(std::string_view name) {
 double all_reduce_seconds(const ClusterDescription& cluster, const ClusterPart& part, double bytes,
                           SumAlgorithm algorithm) {
   if (part.devices < 2) return 0;
-  require_network(cluster, part);
+  require_part(cluster, part);
   const AllReduce sum(cluster, part, bytes);
   switch (algorithm) {
     case SumAlgorithm::kRing: return sum.ring();
@@ -113,7 +115,7 @@ double all_reduce_seconds(const ClusterDescription& cluster, const ClusterPart& 
 double to_servers_seconds(const ClusterDescription& cluster, const ClusterPart& part, double bytes,
                           int servers) {
   if (part.devices < 2) return 0;
-  require_network(cluster, part);
+  require_part(cluster, part);
   const int hosts = part.hosts();
   return AllReduce(cluster, part, bytes).to_servers(servers > 0 ? std::min(servers, hosts) : hosts);
 }

@@ -69,6 +69,8 @@ class StepJobs {
   }
 
   int add(StepRunner runner, std::string name, double seconds, std::vector<int> deps) {
+    require(std::isfinite(seconds), "'", name, "' would take ", seconds,
+            " seconds: a number of the workload, the machine or a flag is too large or too small");
     const auto job = static_cast<int>(jobs_.size());
     jobs_.push_back({.runner = index_of(runner), .deps = std::move(deps), .fixed = seconds});
     names_.push_back(std::move(name));
@@ -257,6 +259,9 @@ double calibrated_slowness(const TrainingWorkload& work, const ClusterDescriptio
   constexpr double kMostSlowness = 1e9;
   double low = 0, high = 1;
   while (high < kMostSlowness && rate(high) > samples_per_second) high *= 2;
+  require(rate(high) <= samples_per_second, devices, " devices of ", cluster.name,
+          " train more than ", samples_per_second, " samples per second, even if arithmetic took ",
+          high, " times as long");
   require(rate(low) > samples_per_second, devices, " devices of ", cluster.name, " cannot train ",
           samples_per_second,
           " samples per second, even if arithmetic took no "

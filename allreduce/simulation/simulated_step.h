@@ -62,8 +62,9 @@ struct SimulatedStep {
   StepRunner bound_by() const;
 };
 
-// Simulates several steps, until each takes as long as the one before, and returns the last. Throws
-// InvalidArgument for a precision that the cluster does not know, and as all_reduce_seconds() does.
+// Simulates four steps, one after the other, and returns the last. Throws InvalidArgument for a
+// precision that the cluster does not know, for numbers so large that a time is not finite, and as
+// all_reduce_seconds() does.
 SimulatedStep simulate_step(const TrainingWorkload& work, const ClusterDescription& cluster,
                             const SimulatedTraining& training, int devices);
 

@@ -36,12 +36,13 @@ double total_of_layers(const TrainingWorkload& work, double WorkloadLayer::*amou
 TrainingWorkload of_summary(const JsonValue& json, const std::string& name) {
   constexpr double kElement = 4, kFlopsOfMultiplyAdd = 2;
   const double batch = amount(json, "batch_size");
-  require(batch > 0, json.at("batch_size").where(), "a summary of no samples");
+  require(batch >= 1, json.at("batch_size").where(), "a summary of no samples");
   TrainingWorkload work{.name = name, .sample = "sample"};
   for (const JsonValue& layer : json.at("layers").items())
     work.layers.push_back({layer.at("name").text(), amount(layer, "parameters"),
                            kFlopsOfMultiplyAdd * amount(layer, "multiply_adds") / batch,
                            amount(layer, "bytes") / kElement / batch});
+  require(!work.layers.empty(), json.at("layers").where(), "a summary without layers");
   return work;
 }
 

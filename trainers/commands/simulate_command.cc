@@ -216,6 +216,12 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
   require<FlagError>(
       flags.training.servers == 0 || flags.training.algorithm == SumAlgorithm::kServers,
       "--servers is for --allreduce=servers");
+  require<FlagError>(
+      flags.bytes.empty() ||
+          (flags.trace.empty() && flags.plot.empty() && !flags.explain && !flags.measured &&
+           flags.training.servers == 0 && flags.faults.between == 0),
+      "--bytes prints times of all-reduces alone: --trace_file, --plot, --explain, "
+      "--measured, --servers and --device_mtbf_hours need a WORKLOAD");
   require<FlagError>(!flags.measured || !parser.given("--slowness"),
                      "--measured says how slow arithmetic is, and so does --slowness: give one");
   return flags;

@@ -114,7 +114,7 @@ std::string to_text(const SimulationReport& report) {
                     decimals(step.samples_per_second, 1), percent(report.efficiency(step)),
                     step.sums > 0 ? percent(step.hidden_share()) : "-", name_of(step.bound_by()),
                     memory_text(report, step)});
-  const int samples = report.training.batch * report.training.accumulation;
+  const std::int64_t samples = std::int64_t{report.training.batch} * report.training.accumulation;
   std::string text =
       cat(report.work.name, " on ", report.cluster.name, ", ", samples, " ", report.work.sample,
           samples == 1 ? "" : "s", " per device and step\n", aligned_table(rows));

@@ -216,6 +216,11 @@ void add_data(const Dataset& data, JsonValue& fingerprint) {
     return local_file_system().target_kind(path) != FileKind::kDirectory;
   });
   fingerprint.set("fields", std::move(fields)).set("samples", data.size());
+  if (const LengthBuckets* const buckets = data.buckets()) {
+    JsonValue lengths = JsonValue::array();
+    for (const std::int64_t length : buckets->lengths) lengths.push(length);
+    fingerprint.set("buckets", std::move(lengths));
+  }
   if (data.is_stream()) return;  // to look at its samples is to use them up
   if (!are_files) {
     fingerprint.set("checksum", checksum_of_samples(data));
@@ -243,6 +248,7 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {kAverages, "the moving average of weights (moving_average)"},
     {"samples", "the number of training samples"},
     {"fields", "the fields of the training data"},
+    {"buckets", "the lengths of batches (bucket_by_length)"},
     {"files", "the training data"},
     {"checksum", "the training data"},
     {"weight_decay", "the weight decay"},

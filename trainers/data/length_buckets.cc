@@ -26,6 +26,15 @@ class BucketedData final : public Dataset {
   void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
                        std::span<std::byte* const> out) const override {
     data_->gather_training(pass, indices, out);
+    const auto* const found = reinterpret_cast<const std::int32_t*>(out[field_of_length()]);
+    const LengthBuckets& known = *buckets();
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const std::int64_t most =
+          known.lengths[known.of_samples[static_cast<std::size_t>(indices[i])]];
+      require(found[i] >= 0 && found[i] <= most, "sample ", indices[i], " has ", found[i],
+              " in its field '", length_, "' in training, and goes in batches of ", most,
+              ": let nothing that training changes make samples longer");
+    }
   }
   void check() const override { data_->check(); }
   std::string describe() const override {
@@ -44,17 +53,23 @@ class BucketedData final : public Dataset {
  private:
   void read_lengths() const {
     constexpr std::int64_t kAtOnce = 256;
-    const std::vector<Field> fields = signature();
-    const auto field =
-        static_cast<std::size_t>(std::ranges::find(fields, length_, &Field::name) - fields.begin());
+    const std::size_t field = field_of_length();
+    std::vector<std::uint8_t> of_samples;
     std::vector<std::int64_t> indices;
     for (std::int64_t first = 0; first < size(); first += kAtOnce) {
       indices.resize(static_cast<std::size_t>(std::min(kAtOnce, size() - first)));
       std::iota(indices.begin(), indices.end(), first);
       const Tensor found = gather_tensors(*data_, indices)[field];
       for (std::size_t i = 0; i < indices.size(); ++i)
-        buckets_.of_samples.push_back(bucket_of(found.data<std::int32_t>()[i], indices[i]));
+        of_samples.push_back(bucket_of(found.data<std::int32_t>()[i], indices[i]));
     }
+    buckets_.of_samples = std::move(of_samples);
+  }
+
+  std::size_t field_of_length() const {
+    const std::vector<Field> fields = signature();
+    return static_cast<std::size_t>(std::ranges::find(fields, length_, &Field::name) -
+                                    fields.begin());
   }
 
   std::uint8_t bucket_of(std::int32_t length, std::int64_t sample) const {

@@ -1,6 +1,7 @@
 #include "belfry/trainers/data/sample_stream.h"
 
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -45,6 +46,7 @@ class StreamData final : public Dataset {
   std::shared_ptr<const Records> records_of(std::int64_t epoch) const {
     const std::lock_guard lock(mutex_);
     if (records_ && epoch == epoch_) return records_;
+    if (failure_ && epoch >= failed_at_) std::rethrow_exception(failure_);
     records_ = nullptr;
     try {
       go_to(epoch * options_.buffer);
@@ -52,7 +54,9 @@ class StreamData final : public Dataset {
       read(*records);
       records_ = std::move(records);
     } catch (...) {
-      stream_ = nullptr;  // it is somewhere in the buffer
+      stream_ = nullptr;                    // it is somewhere in the buffer
+      failure_ = std::current_exception();  // the other parts of a batch do not try again
+      failed_at_ = epoch;
       throw;
     }
     epoch_ = epoch;
@@ -110,6 +114,8 @@ class StreamData final : public Dataset {
   mutable std::int64_t done_ = 0;   // records that it has given or left out
   mutable std::int64_t epoch_ = 0;  // of the records in memory
   mutable std::shared_ptr<const Records> records_;
+  mutable std::exception_ptr failure_;  // why epochs from failed_at_ on have no records
+  mutable std::int64_t failed_at_ = 0;
 };
 
 }  // namespace

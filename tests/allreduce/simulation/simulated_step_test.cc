@@ -48,6 +48,15 @@ TEST(AllReduceSeconds, OfARingAreAlphaAndBeta) {
   EXPECT_EQ(all_reduce_seconds(cluster_of(64), {1, 64}, 1e9), 0);
 }
 
+TEST(AllReduceSeconds, NeedHostsWithSoManyDevices) {
+  EXPECT_THROW(all_reduce_seconds(cluster_of(1), {8, 8}, 1e6), InvalidArgument);
+}
+
+TEST(SimulatedStep, RefusesNumbersWithoutEnd) {
+  const TrainingWorkload work{.name = "w", .layers = {{"huge", 1, 1e308, 0}}};
+  EXPECT_THROW(simulate_step(work, cluster_of(1), {.batch = 100}, 1), InvalidArgument);
+}
+
 TEST(AllReduceSeconds, BetweenHostsAreThoseOfTheSlowestLink) {
   const ClusterDescription cluster = cluster_of(4);
   const ClusterPart part{16, 4};

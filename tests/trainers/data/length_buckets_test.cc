@@ -37,6 +37,33 @@ TEST(LengthBuckets, TakeTheLeastLengthThatASampleDoesNotExceed) {
   EXPECT_THAT(buckets_of({0, 2, 3, 4, 5, 6}), ElementsAre(0, 0, 1, 1, 2, 2));
 }
 
+// Buckets come from the lengths that gather() gives.
+TEST(LengthBuckets, RefuseSamplesThatAreLongerInTraining) {
+  class Longer final : public Dataset {
+   public:
+    std::vector<Field> signature() const override { return data_->signature(); }
+    std::int64_t size() const override { return data_->size(); }
+    void gather(std::span<const std::int64_t> indices,
+                std::span<std::byte* const> out) const override {
+      data_->gather(indices, out);
+    }
+    void gather_training(const DataPass&, std::span<const std::int64_t> indices,
+                         std::span<std::byte* const> out) const override {
+      data_->gather(indices, out);
+      ++*reinterpret_cast<std::int32_t*>(out[1]);
+    }
+    std::string describe() const override { return "longer rows"; }
+
+   private:
+    std::unique_ptr<Dataset> data_ = rows_of({2, 4});
+  };
+  const auto data = bucket_by_length(std::make_unique<Longer>(), "length", {2, 4, 6});
+  const BatchPlan plan(2, 1, 1, 7, {}, data->buckets()->of_samples);
+  Prefetcher input(*data, plan, {}, 2, {}, {}, 1);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { input.next(); }),
+              HasSubstr("in its field 'length' in training, and goes in batches of"));
+}
+
 TEST(LengthBuckets, FillBatchesOfOneLengthAndPassOnWhatIsLeft) {
   // 5 of the first bucket, 3 of the second and 3 of the third, in batches of 2.
   const std::vector<std::int32_t> lengths{1, 6, 2, 3, 2, 5, 1, 4, 2, 3, 6};
