@@ -4,9 +4,11 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/callbacks/progress.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/runs/contribution_check.h"
 #include "belfry/trainers/runs/metrics_file.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 
@@ -20,9 +22,10 @@ MetricLabels metric_labels(const std::string& name, const RunFlags& run) {
 
 }  // namespace
 
-void add_callbacks(TrainerOptions& options, const std::string& name, const TrainFlags& flags,
-                   const Recipe& recipe, const ReportFiles& files, Console& console,
-                   TrainingRun& run, std::optional<double> peak) {
+std::shared_ptr<const ReplayCheck> add_callbacks(TrainerOptions& options, const std::string& name,
+                                                 const TrainFlags& flags, const Recipe& recipe,
+                                                 const ReportFiles& files, Console& console,
+                                                 TrainingRun& run, std::optional<double> peak) {
   options.callbacks = run.callbacks();
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(
@@ -45,6 +48,14 @@ void add_callbacks(TrainerOptions& options, const std::string& name, const Train
   if (files.metrics)
     options.callbacks.push_back(
         std::make_shared<MetricsFile>(*files.metrics, metric_labels(name, flags.run)));
+  const std::string& replayed = flags.inspection.replay;
+  if (replayed.empty()) return nullptr;
+  const std::int64_t begins = run.found() ? position_in(*run.found()).steps : 0;
+  const auto replay = naming_flag<Error>(cat("--replay=", replayed), [&] {
+    return std::make_shared<ReplayCheck>(replayed, begins, flags.inspection.replay_step);
+  });
+  options.callbacks.push_back(replay);
+  return replay;
 }
 
 }  // namespace belfry

@@ -215,18 +215,11 @@ class TrainingProgram {
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
     options_.say = [this](std::string_view line) { console_.line(line); };
-    add_callbacks(options_, name_, flags_, recipe_, report_files_, console_, run_, peak_);
+    replay_ = add_callbacks(options_, name_, flags_, recipe_, report_files_, console_, run_, peak_);
     options_.traced = flags_.run.traced;
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
-    if (const std::string& run = flags_.inspection.replay; !run.empty())
-      naming_flag<Error>(cat("--replay=", run), [&] {
-        replay_ =
-            std::make_shared<ReplayCheck>(run, run_.found() ? position_in(*run_.found()).steps : 0,
-                                          flags_.inspection.replay_step);
-        options_.callbacks.push_back(replay_);
-      });
     if (run_.found())
       naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
   }
@@ -456,7 +449,7 @@ class TrainingProgram {
   Console console_;  // a program whose results go to stdout prints nothing else there
   TrainingRun run_;
   TrainerOptions options_;
-  std::shared_ptr<ReplayCheck> replay_;  // with --replay
+  std::shared_ptr<const ReplayCheck> replay_;  // with --replay
   std::string placement_;
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::vector<std::unique_ptr<Dataset>> validation_data_;
