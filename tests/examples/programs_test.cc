@@ -104,8 +104,8 @@ TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
     if (program == "train_bench")
       flags.insert(flags.end(), {"--num_batches=2", "--num_warmup_batches=0"});
     else
-      flags.emplace_back("--max_steps=2");
-    if (program == "resnet") flags.emplace_back("--image_size=32");
+      flags.insert(flags.end(), {"--max_steps=2", "--eval_batches=1"});
+    if (program == "resnet" || program == "resnet50") flags.emplace_back("--image_size=32");
     const auto hash = [&](std::vector<std::string> arguments) {
       arguments.push_back("--json=" + json);
       const Finished done = run_built(program, arguments);

@@ -92,7 +92,7 @@ class RunKillTest : public testing::Test {
 };
 
 TEST_F(RunKillTest, GoesOnToTheSameBitsWheneverItIsKilled) {
-  expect_same_after_kills(kSanitized ? 2 : 25);
+  expect_same_after_kills(kSanitized ? 2 : 10);
 }
 
 // Its noise goes on, too.

@@ -103,10 +103,28 @@ TEST(Documents, OfEachFolderOfSourcesNameEachOfItsFiles) {
   EXPECT_FALSE(is_named("`a_bc.h` and x_a_b", "a_b"));
 }
 
+bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+std::string without_comments(const std::string& code) {
+  std::string kept;
+  for (const std::string_view line : split(code, '\n'))
+    kept.append(line.substr(0, line.find("//"))).append("\n");
+  return kept;
+}
+
 // Words, "::" and single characters.
 std::vector<std::string> tokens(const std::string& text) {
-  static const std::regex token(R"(\w+|::|\S)");
-  return {std::sregex_token_iterator(text.begin(), text.end(), token), {}};
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t begin = i++;
+    if (std::isspace(static_cast<unsigned char>(text[begin]))) continue;
+    if (is_of_word(text[begin]))
+      while (i < text.size() && is_of_word(text[i])) ++i;
+    else if (text.compare(begin, 2, "::") == 0)
+      ++i;
+    found.push_back(text.substr(begin, i - begin));
+  }
+  return found;
 }
 
 // By class, all classes of one name together: the words of its body, and of its bases' names.
@@ -118,7 +136,7 @@ void read_classes(const std::string& code, Classes& classes) {
   std::vector<std::string> open;  // class of each open brace, or ""
   std::string name;               // name of the class whose head is read
   bool head = false, has_bases = false;
-  for (const std::string& token : tokens(std::regex_replace(code, std::regex("//.*"), ""))) {
+  for (const std::string& token : tokens(without_comments(code))) {
     for (const std::string& around : open) classes.words[around].insert(token);
     if (token == "{") open.push_back(head ? name : "");
     if (token == "}" && !open.empty()) open.pop_back();
