@@ -6,8 +6,8 @@
 #include <ranges>
 
 #include "belfry/allreduce/buckets.h"
+#include "belfry/allreduce/combine_over_processes.h"
 #include "belfry/allreduce/pieces.h"
-#include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/allreduce/tower_weights.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/graph/scopes.h"

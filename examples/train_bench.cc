@@ -435,7 +435,7 @@ int run(const BenchFlags& wanted) {
       processes.get(),
       [&] {
         BenchFlags own = wanted;
-        own.training = processes ? of_process(wanted.training, processes)
+        own.training = processes ? flags_in_group(wanted.training, processes)
                                  : of_planned_process(wanted.training);
         if (!speaks(own.training)) own.plot.clear();
         return TrainBench(own).run();

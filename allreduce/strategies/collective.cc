@@ -1,7 +1,7 @@
 #include "belfry/allreduce/strategies/collective.h"
 
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/sums_over_processes.h"
+#include "belfry/allreduce/combine_over_processes.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
@@ -27,7 +27,7 @@ class Collective final : public Strategy {
   OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     const bool mean = reduction == Reduction::kMean;
     return grads.graph().process().size > 1
-               ? sums_over_processes(grads, mean, in_one_node_)
+               ? combine_over_processes(grads, mean, in_one_node_)
                : by_collectives(grads, mean, in_one_node_, all_reduce_bucket);
   }
 

@@ -1,6 +1,6 @@
 // mpi: each bucket by one MPI_Iallreduce over the processes of a run.
+#include "belfry/allreduce/combine_over_processes.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/allreduce/sums_over_processes.h"
 
 namespace belfry {
 namespace {
@@ -20,8 +20,8 @@ class Mpi final : public Strategy {
 
  private:
   OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
-    return sums_over_processes(grads, reduction == Reduction::kMean, in_one_node_,
-                               ProcessSum::kMpi);
+    return combine_over_processes(grads, reduction == Reduction::kMean, in_one_node_,
+                                  ProcessSum::kMpi);
   }
 
   bool in_one_node_;

@@ -1,9 +1,10 @@
 // ring: fragments of every tensor travel around the towers, once to be summed, once to be shared.
+// The ring of several processes is in combine_over_processes.cc: each adds its towers first.
 #include <algorithm>
 
+#include "belfry/allreduce/combine_over_processes.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"
@@ -13,12 +14,6 @@
 namespace belfry {
 namespace {
 namespace ring_strategy {
-
-bool of_one_type(const GradientTable& grads) {
-  for (int v = 1; v < grads.variables(); ++v)
-    if (grads.at(0, v).value.dtype() != grads.at(0, 0).value.dtype()) return false;
-  return true;
-}
 
 // The tower from which this tower takes fragments: of three towers, 2, 0 and 1.
 int predecessor(int tower, int towers) { return (tower + towers - 1) % towers; }
@@ -46,21 +41,28 @@ int gather_fragment(int rank, int towers, int tick) { return (rank + towers - 1 
 // shape. Throws InvalidArgument if the shape of a gradient is not fully known.
 class Ring final : public Strategy {
  public:
-  explicit Ring(int chunks = 1) : chunks_(chunks) {}
+  explicit Ring(int chunks = 1, bool in_one_node = false)
+      : chunks_(chunks), in_one_node_(in_one_node) {}
 
   // Sums of two towers have the order of the tree, except that another of two NaNs is kept. So this
   // is canonical for no K.
   bool canonical(int) const override { return false; }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override {
+    return chunks_ == 1 ? "" : "ring cuts no chunks between processes; use ring without #n";
+  }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
-    return std::make_unique<Ring>(chunks);
+    return std::make_unique<Ring>(chunks, in_one_node_);
+  }
+  // Makes no difference in one process.
+  std::unique_ptr<Strategy> in_one_node() const override {
+    return std::make_unique<Ring>(chunks_, true);
   }
 
  private:
   OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
-    if (grads.graph().process().size > 1)  // a bucket travels as one row
-      return sums_over_processes(grads, reduction == Reduction::kMean, of_one_type(grads),
-                                 ProcessSum::kRing);
+    if (grads.graph().process().size > 1)
+      return combine_over_processes(grads, reduction == Reduction::kMean, in_one_node_,
+                                    ProcessSum::kRing);
     NameScope names(grads.graph(), "AllReduceRing");
     return by_variable(grads, [&](int v) { return add_variable(grads, v, reduction); });
   }
@@ -73,6 +75,7 @@ class Ring final : public Strategy {
             const Take& take) const;
 
   int chunks_;
+  bool in_one_node_;  // a bucket travels between processes as one row
 };
 
 // pieces[t][i]: tower t's current piece i. Fragment s of chunk c is piece s * chunks + c.

@@ -96,7 +96,7 @@ TEST(Bucketed, ANodeIsDescribedWithEachOfItsVariablesOnce) {
 }
 
 TEST(Bucketed, StrategiesWithoutOneNodeSayNothingElseInSpecs) {
-  for (const char* spec : {"naive", "ring#2", "naive:1k:ring"})
+  for (const char* spec : {"naive", "shuffle#2", "naive:1k:hierarchical"})
     EXPECT_EQ(make_strategy(spec)->in_one_node(), nullptr) << spec;
 }
 

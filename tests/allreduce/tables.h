@@ -27,8 +27,9 @@ inline std::vector<DeviceSpec> gpus(int count) { return devices_of("gpu", count)
 // sum of their gradients depends on the order of additions.
 struct TestGradients {
   TestGradients(int towers, std::vector<Shape> of) : TestGradients(cpus(towers), std::move(of)) {}
-  TestGradients(const std::vector<DeviceSpec>& devices, std::vector<Shape> of)
-      : shapes(std::move(of)) {
+  TestGradients(const std::vector<DeviceSpec>& devices, std::vector<Shape> of,
+                ProcessPlace place = {})
+      : graph(1, place), shapes(std::move(of)) {
     for (int t = 0; t < static_cast<int>(devices.size()); ++t) {
       const std::string name = cat("tower", t);
       DeviceScope on(graph, devices[static_cast<std::size_t>(t)]);

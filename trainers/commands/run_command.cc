@@ -38,7 +38,7 @@ void add_launch_flags(FlagParser& parser, RunProcessesFlags& flags) {
   parser.add("-n,--processes", flags.processes, 1, kMostLocalProcesses, "P", "how many processes");
   parser.add("--max_restarts", flags.restarts, 0, 1 << 20, "N",
              "when a process fails, start all again, N times at most; with --run_dir they go on "
-             "from the newest checkpoint [0; with --min_processes P - M]");
+             "from the newest save [0; with --min_processes P - M]");
   parser.add("--min_processes", flags.least, 1, kMostLocalProcesses, "M",
              "when a process fails, go on with fewer, M at least, to the same bits, and with all "
              "again at the next restart; needs --run_dir and --devices of the program [P]");
@@ -212,7 +212,7 @@ class ProcessRun {
     const std::optional<std::int64_t> step = restarts_.saved_step();
     tell(cat("restart ", number, " of ", flags_.restarts, " with ", start.processes, " of ",
              flags_.processes, " processes, ",
-             step ? cat("from the checkpoint of step ", *step) : "from the start",
+             step ? cat("from the save of step ", *step) : "from the start",
              start.why_as_many.empty() ? "" : cat(" (", start.why_as_many, ")")));
   }
 

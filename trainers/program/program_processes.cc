@@ -169,7 +169,7 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
   return join_processes(flags.group.launcher, std::move(watch));
 }
 
-TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
+TrainFlags flags_in_group(TrainFlags flags, std::shared_ptr<Processes> processes) {
   require_agreement(*processes, agreed_flags(flags));
   require_possible(flags, *processes);
   SessionOptions& session = flags.trainer.session;

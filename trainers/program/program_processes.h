@@ -19,7 +19,7 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 // The flags of one of several processes. Rank 0 alone writes files, for --trace_file on behalf of
 // all. Without --threads processes of one host share its cores. Throws FlagError for flags that
 // several processes do not support yet, and InvalidArgument for flags that differ.
-TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
+TrainFlags flags_in_group(TrainFlags flags, std::shared_ptr<Processes> processes);
 
 // The flags of a program that runs alone. With --processes they are those of rank 0 of that many
 // processes, whose step a dry run plans. Throws FlagError for flags that several processes do not

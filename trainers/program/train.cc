@@ -490,7 +490,7 @@ int train(int argc, char** argv, const Recipe& recipe) {
         processes.get(),
         [&] {
           return TrainingProgram(
-                     name, processes ? of_process(flags, processes) : of_planned_process(flags),
+                     name, processes ? flags_in_group(flags, processes) : of_planned_process(flags),
                      recipe)
               .run();
         },

@@ -83,7 +83,8 @@ class RunSaver final : public Callback {
   JsonValue with_line_positions(JsonValue state) const;
   // Members that each checkpoint has, besides those of a training.
   void note(JsonValue members) { noted_ = std::move(members); }
-  // Saves at the end of the running step, whatever the schedule says.
+  // Saves before the next step, or of several processes the one after it, whatever the schedule
+  // says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, by this run or the one before; none before.
   std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }

@@ -285,6 +285,20 @@ TEST(Refusals, OfSeveralProcessesAreThoseOfAllStrategiesInside) {
   }
 }
 
+TEST(RingOfProcesses, SendsEachTensorByItselfOrABucketAsOneRow) {
+  for (const bool in_one_node : {false, true}) {
+    TestGradients gradients(cpus(2), {{40}, {2, 30}}, {.rank = 1, .size = 3});
+    const auto strategy = make_strategy("ring");
+    const auto for_buckets = strategy->in_one_node();
+    (in_one_node ? *for_buckets : *strategy).combine(gradients.table(), Reduction::kSum);
+    int sends = 0;
+    for (std::size_t id = 0; id < gradients.graph.size(); ++id)
+      sends += std::string_view(gradients.graph.node(id).op().name) == "RingSend";
+    EXPECT_EQ(sends, in_one_node ? 2 : 4);
+  }
+  EXPECT_THAT(make_strategy("ring#2")->refusal_of_processes(cpus(2)), HasSubstr("no chunks"));
+}
+
 class Forgetful final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     return {{grads.at(0, 0).value}, {}};

@@ -28,7 +28,7 @@ std::string refusal_in_processes(int size, const TrainFlags& flags) {
   std::vector<std::string> said(static_cast<std::size_t>(size));
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
     said[static_cast<std::size_t>(processes->rank())] =
-        message_of<Error>([&] { of_process(flags, processes); });
+        message_of<Error>([&] { flags_in_group(flags, processes); });
   });
   EXPECT_THAT(said, testing::Each(testing::Not("")));
   return said[0];
@@ -94,7 +94,8 @@ TEST(ProgramProcesses, DivideTheGpusOfAHost) {
   const test::StandInGpus gpus(5);
   const test::UseGpus use(gpus);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-    const TrainFlags flags = of_process(parse({"--devices=gpu:2", "--allreduce=nccl"}), processes);
+    const TrainFlags flags =
+        flags_in_group(parse({"--devices=gpu:2", "--allreduce=nccl"}), processes);
     EXPECT_EQ(flags.trainer.session.visible_devices, processes->rank() == 0 ? "0,1" : "2,3");
   });
 }
@@ -129,7 +130,7 @@ TEST(ProgramProcesses, AskForNoGpusOnCpus) {
   const test::UseGpus use(gpus);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
     const TrainFlags flags =
-        of_process(parse({"--devices=cpu:1", "--trainer=replicated"}), processes);
+        flags_in_group(parse({"--devices=cpu:1", "--trainer=replicated"}), processes);
     EXPECT_EQ(flags.trainer.session.visible_devices, "");
   });
 }
@@ -139,7 +140,7 @@ TEST(ProgramProcesses, PlanForGpusThatAreNotThere) {
   const test::UseGpus use(gpus);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
     const TrainFlags flags =
-        of_process(parse({"--dry_run", "--devices=gpu:2", "--allreduce=nccl"}), processes);
+        flags_in_group(parse({"--dry_run", "--devices=gpu:2", "--allreduce=nccl"}), processes);
     EXPECT_EQ(flags.trainer.session.visible_devices, "");
   });
 }

@@ -1,4 +1,4 @@
-#include "belfry/allreduce/sums_over_processes.h"
+#include "belfry/allreduce/combine_over_processes.h"
 
 #include <optional>
 
@@ -90,8 +90,9 @@ Output sum_by(ProcessSum sum, const GradientTable& grads, int first, int last, b
   switch (sum) {
     case ProcessSum::kRing: return sum_by_ring(grads, first, last, mean);
     case ProcessSum::kMpi: return sum_by_mpi(grads, first, last, mean);
-    default: return sum_by_tree(grads, first, last, mean);
+    case ProcessSum::kTree: break;
   }
+  return sum_by_tree(grads, first, last, mean);
 }
 
 // The combined variables [first, last), one tensor each.
@@ -117,8 +118,8 @@ Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool me
                         mean, cuts);
 }
 
-OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,
-                               ProcessSum sum) {
+OutputRows combine_over_processes(const GradientTable& grads, bool mean, bool together,
+                                  ProcessSum sum) {
   NameScope names(grads.graph(), "SumOverProcesses");
   const DeviceScope on(grads.graph(), grads.device(0));
   std::vector<Output> row;

@@ -16,8 +16,8 @@ enum class ProcessSum { kTree, kRing, kMpi };
 // of all. Each process first sums the gradients of its own towers. With `together`,
 // all tensors of the table, which have one dtype, travel as one. 16 bits are summed and sent as
 // f32, and rounded once.
-OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,
-                               ProcessSum sum = ProcessSum::kTree);
+OutputRows combine_over_processes(const GradientTable& grads, bool mean, bool together,
+                                  ProcessSum sum = ProcessSum::kTree);
 
 // This process's piece of the canonical sum or mean of variables [first, last), laid end to end (a
 // reduce-scatter).
