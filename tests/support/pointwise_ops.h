@@ -10,7 +10,8 @@
 
 namespace belfry {
 
-// Ops whose shape function is floating_pointwise(), but for those with options: tests name these.
+// Ops whose shape function is floating_pointwise(), but for those with options, which are named
+// here. A new op with options has a shape function of its own.
 inline std::vector<const Op*> pointwise_ops() {
   std::vector<const Op*> ops = all_ops();
   std::erase_if(ops, [](const Op* op) {

@@ -39,14 +39,15 @@ Option<TrainerOptions> allreduce_option() {
       &AggregationOptions::allreduce,
       {.name = "allreduce",
        .unit = "SPEC",
-       .text =
-           cat(join(strategy_names(), "|"),
-               "|auto. parameter_server takes only colocate, and replicated all others. auto takes "
-               "the one that is predicted to be fastest for this model. NAME#N cuts each tensor "
-               "into N chunks, at most ",
-               kMostChunks,
-               " (ring, shuffle, collective). NAME:SIZE:NAME chooses by size: the first takes "
-               "tensors of up to SIZE bytes (K, M, G, T: powers of 1024), the second larger ones"),
+       .text = cat(
+           join(strategy_names(), "|"),
+           "|auto. parameter_server takes only colocate, replicated all others, and other trainers "
+           "none. auto takes "
+           "the one that is predicted to be fastest for this model. NAME#N cuts each tensor "
+           "into N chunks, at most ",
+           kMostChunks,
+           " (ring, shuffle, collective). NAME:SIZE:NAME chooses by size: the first takes "
+           "tensors of up to SIZE bytes (K, M, G, T: powers of 1024), the second larger ones"),
        .otherwise = "collective; of parameter_server: colocate",
        .combines = true,
        .chosen = true,
@@ -296,6 +297,10 @@ Option<TrainerOptions> precision_option() {
     const std::string why = precision_refusal(options.precision, options.devices);
     if (!why.empty()) return ": " + why;
     if (options.precision != Precision::kF16) return "";
+    if (!asking.kind.linear)
+      return cat(" scales the loss, and the trainer ", asking.kind.name,
+                 " combines gradients in a way that is not linear; use ",
+                 asking.other("precision=bf16"), ", which needs no scale");
     if (is_free_running(options, asking.kind))
       return cat(" scales the loss, and with ", asking.written("async"),
                  " towers agree on no scale; use ", asking.other("precision=bf16"),

@@ -25,6 +25,7 @@ TrainerFacts TrainerKind::facts() const {
   return {.name = name,
           .takes_one_device = takes_one_device,
           .combines = combines(),
+          .linear = linear,
           .updates_between = updates_between,
           .takes_async = takes_async(),
           .spreads_variables = spreads_variables(),

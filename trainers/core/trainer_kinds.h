@@ -35,6 +35,9 @@ struct TrainerKind {
   // --tower_weights, --clip_norm, --clip_value and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
+  // Whether `combine` is linear in the gradients. If not, f16 is refused, whose loss scale
+  // multiplies them before `combine`, and divides its results.
+  bool linear = true;
   // Used instead of `combine` by kinds whose towers update with their own gradients. Returns the
   // nodes that make all these updates, as UpdateOptions say, including UpdateOptions::unscaling
   // (--precision=f16). Replicas must be equal after each step, because checkpoints keep one copy.

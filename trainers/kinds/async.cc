@@ -19,8 +19,7 @@ GradientRows scaled(const GradientTable& gradients) {
     if (towers == 1) break;
     const NameScope names(gradients.graph(), "ScaleGradients");
     const DeviceScope on(gradients.graph(), gradients.device(t));
-    for (Gradient& gradient : row)
-      if (gradient.value) gradient.value = gradient.value / towers;
+    for (Gradient& gradient : row) gradient.value = gradient.value / towers;
   }
   return rows;
 }

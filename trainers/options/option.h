@@ -28,6 +28,7 @@ struct TrainerFacts {
   std::string name;
   bool takes_one_device = false;  // and no more
   bool combines = false;          // it combines the towers' gradients before they update variables
+  bool linear = true;             // ... by a function that is linear in them
   bool updates_between = false;   // it has updates between the batches of a step
   bool takes_async = false;
   bool spreads_variables = false;

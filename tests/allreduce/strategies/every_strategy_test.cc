@@ -233,7 +233,7 @@ TEST(CanonicalOrders, AreThoseOfAllStrategiesButRings) {
   EXPECT_THAT(canonical,
               IsSupersetOf({"collective", "collective#3", "naive", "naive_cpu", "hierarchical",
                             "colocate", "shuffle", "shuffle#3", "pscpu", "halving_doubling"}));
-  EXPECT_THAT(others, ElementsAre("naive:100:ring", "ring", "ring#2", "ring#5", "xring#3"));
+  EXPECT_THAT(others, IsSupersetOf({"naive:100:ring", "ring", "ring#2", "ring#5", "xring#3"}));
 }
 
 }  // namespace every_strategy_test

@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"
@@ -71,6 +72,21 @@ TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
 }
 
 // --parameter_device=cpu puts all variables on cpu:0, though no tower is there.
+TEST(TrainerKinds, ThatAreNotLinearRefuseALossScale) {
+  TrainerKind vote = find_trainer("replicated");
+  vote.name = "vote";
+  vote.linear = false;
+  const TrainerOptions options{.model = smooth_model,
+                               .optimizer = momentum(0.1),
+                               .devices = cpus(2),
+                               .batch_size = 4,
+                               .precision = Precision::kF16};
+  const auto data = smooth_data(16);
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { Trainer(vote, options, *data); }),
+      testing::HasSubstr("the trainer vote combines gradients in a way that is not linear"));
+}
+
 TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
   const auto data = smooth_data(64);
   for (const char* name : {"parameter_server", "async"}) {
