@@ -184,7 +184,7 @@ void PeerHeartbeats::look_at_leaving() {
 
 PeerHeartbeats::Status PeerHeartbeats::own_status() {
   const std::string doing = own_doing();
-  Status status{.pid = static_cast<std::uint32_t>(::getpid()),
+  Status status{.pid = said_.pid != 0 ? said_.pid : static_cast<std::uint32_t>(::getpid()),
                 .rank = group_.rank(),
                 .launches = launches_,
                 .machine = machine_,

@@ -72,6 +72,8 @@ class TcpPeer {
   // Moves what it can, and returns whether a message is done. If the peer has ended, or sends
   // something unexpected, it throws CommError naming the peer.
   bool poll();
+  // The same for what this process sends.
+  bool write();
   // All bytes received.
   std::uint64_t received() const { return received_; }
 
@@ -127,7 +129,6 @@ class TcpPeer {
   [[noreturn]] void fail_changed(const std::string& what) const;
   void require_size(const GroupMessage& message, std::uint64_t size) const;
   bool read();
-  bool write();
   // Returns how many bytes moved; 0 if none can now.
   std::size_t move_out();
   std::size_t move_in(std::span<std::byte> bytes);
