@@ -17,9 +17,6 @@ namespace {
 // it sent before can still arrive.
 constexpr int kBeatsBehindTheLast = 5;
 
-// Who waits asks for messages again and again, at least this often.
-constexpr std::chrono::milliseconds kStillWaits{500};
-
 // How often a process looks for what others have just asked it for, and for what it did not have
 // yet after a while.
 constexpr std::chrono::milliseconds kAskedBeat{1}, kPostponedBeat{20};
@@ -209,6 +206,12 @@ void FailureDetector::drop_done() {
       moved_ = Clock::now();
 }
 
+// Who waits asks for messages again and again, at every beat.
+bool FailureDetector::still_waits(Clock::time_point now) const {
+  constexpr std::chrono::milliseconds kLeast{500};
+  return waits_ && now - waited_ <= std::max(kLeast, 3 * options_.beat);
+}
+
 void FailureDetector::look_for_lost() {
   const int most_silent = std::max(options_.most_silent, heartbeats_.normal_silence());
   for (const int peer : heartbeats_.watched()) {
@@ -225,6 +228,7 @@ void FailureDetector::look_for_lost() {
     const bool arrives = received - before > 2 * heartbeats_.heartbeat_bytes();
     under_way.quiet = arrives ? 0 : under_way.quiet + 1;
     if (under_way.messages.empty()) continue;
+    if (arrives) moved_ = Clock::now();
     if (std::min(heartbeats_.intervals_since_left(peer), under_way.quiet) > kBeatsBehindTheLast &&
         under_way.any_but_parts())
       blame_peer(*group_, peer, "it has ended its part of the training before the others");
@@ -239,7 +243,7 @@ void FailureDetector::look_for_lost() {
 // For callers that need a message.
 void FailureDetector::note_wait() {
   const Clock::time_point now = Clock::now();
-  if (!waits_ || now - waited_ > kStillWaits) wait_began_ = now;
+  if (!still_waits(now)) wait_began_ = now;
   waits_ = true;
   waited_ = now;
 }
@@ -249,13 +253,8 @@ void FailureDetector::note_wait() {
 // reads or saves does not wait.
 void FailureDetector::look_at_wait() {
   const Clock::time_point now = Clock::now();
-  std::uint64_t received = 0;
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) received += received_from(peer);
-  const std::uint64_t before = std::exchange(received_, received);
-  if (received - before > heartbeats_.bytes_of_interval()) moved_ = now;
   std::chrono::milliseconds own{0};
-  if (waits_ && now - waited_ <= kStillWaits)
+  if (still_waits(now))
     own =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - std::max(wait_began_, moved_));
   heartbeats_.note_wait(own, own.count() > 0 ? awaited() : "");

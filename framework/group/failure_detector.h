@@ -22,11 +22,11 @@ namespace belfry {
 std::string stalled_run(const std::string& what);
 
 struct WatchOptions {
-  std::chrono::milliseconds beat{200};  // from one heartbeat to the next
+  std::chrono::milliseconds beat{500};  // from one heartbeat to the next
   // A process is lost if it sends no heartbeat for this many beats of the listener, or for
   // PeerHeartbeats::normal_silence() if that is more; 0: never. Counting the listener's beats, a
   // listener that was stopped itself blames nobody.
-  int most_silent = 25;
+  int most_silent = 10;
   // A message that has waited this long causes a warning that names the late processes, or ends the
   // run; 0: never. A late process that is between two steps may save or read, so the run continues,
   // unless all processes wait for each other and nothing moves.
@@ -78,7 +78,7 @@ class FailureDetector final : public ProcessGroup {
   // object must stay until the process ends, and memory of tensors is never given back.
   bool needs_memory() const { return needs_memory_; }
   // poll() for callers that wait for no message. If it fails, the next call of another function
-  // throws the error. Call it at least every 100 ms.
+  // throws the error. Call it at every beat, or more often.
   void beat() noexcept;
   // The heartbeats that this process sends, and those that it received.
   PeerHeartbeats& heartbeats() { return heartbeats_; }
@@ -127,6 +127,7 @@ class FailureDetector final : public ProcessGroup {
   void drop_done();
   void look_for_lost();
   void note_wait();
+  bool still_waits(Clock::time_point now) const;
   void look_at_wait();
   std::string awaited() const;
   void leave();
@@ -141,7 +142,6 @@ class FailureDetector final : public ProcessGroup {
   bool waits_ = false;
   // When this process began to wait, when it last did, and when something last moved.
   Clock::time_point wait_began_ = {}, waited_ = {}, moved_ = {};
-  std::uint64_t received_ = 0;  // bytes, at the last beat
   std::chrono::milliseconds mutual_wait_{0};
   std::function<void()> at_each_beat_;
   bool silent_ = false;  // has sent its last heartbeat, or is about to

@@ -1,6 +1,7 @@
 #include "belfry/framework/group/heartbeats.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -55,10 +56,12 @@ std::size_t bytes_of_bits(int bits) { return static_cast<std::size_t>(bits + 7) 
 constexpr std::size_t kHashBytes = sizeof(std::uint64_t);
 
 // Ranks are numbered in a circle. Calls f() with the distances of processes that hear of each
-// other.
+// other. With a larger factor a process hears more often from fewer others, and news takes more
+// steps to reach all.
 template <class F>
 void for_distances(int size, const F& f) {
-  for (int distance = 1; distance < size; distance *= 2) f(distance);
+  constexpr int kFactor = 4;
+  for (int distance = 1; distance < size; distance *= kFactor) f(distance);
 }
 
 // The state of a process on this machine, as the letter in /proc; 0 if unknown.
@@ -181,7 +184,7 @@ void PeerHeartbeats::look_at_leaving() {
 
 PeerHeartbeats::Status PeerHeartbeats::own_status() {
   const std::string doing = own_doing();
-  Status status{.pid = static_cast<std::uint32_t>(::getpid()),
+  Status status{.pid = said_.pid != 0 ? said_.pid : static_cast<std::uint32_t>(::getpid()),
                 .rank = group_.rank(),
                 .launches = launches_,
                 .machine = machine_,
@@ -389,20 +392,16 @@ std::string PeerHeartbeats::all_processes() const {
              others.empty() ? "" : "; ", others);
 }
 
-std::uint64_t PeerHeartbeats::bytes_of_interval() const {
-  constexpr std::uint64_t kLateOnes = 4;
-  return kLateOnes * watched_.size() * heartbeat_bytes();
-}
-
 std::uint64_t PeerHeartbeats::heartbeat_bytes() const {
   constexpr std::uint64_t kHead = 64;
   return watched_.empty() ? 0 : watched_.front().in.size() + kHead;
 }
 
-// Long enough to come from any process, from listener to listener.
+// Long enough to come from any process, from listener to listener: each one that has heard of it
+// tells another one per interval.
 bool PeerHeartbeats::is_recent(const Known& known) const {
-  const int hops = round();
-  return Clock::now() - known.said <= (normal_silence() + 3 + 2 * hops) * interval_;
+  const int doublings = std::bit_width(static_cast<unsigned>(group_.size()));
+  return Clock::now() - known.said <= (normal_silence() + 2 * doublings) * interval_;
 }
 
 bool PeerHeartbeats::goes_on(const Known& known) const {

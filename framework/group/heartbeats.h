@@ -14,12 +14,13 @@
 
 namespace belfry {
 
-// Sends heartbeats of this process to a few others, its listeners: those whose ranks are 1, 2, 4,
-// 8, ... higher; after the last rank comes rank 0. So each process also hears from log2(size)
-// others, which it watches, and some of those are on other hosts. Bytes of any message count as a
-// heartbeat, too. A heartbeat passes on what its sender has heard of processes that may be late,
-// who has left, and how long all have waited. So each process knows that of all, a few heartbeats
-// later, even if some processes are silent. Uses its own tags. The group must outlive it.
+// Sends heartbeats of this process to a few others, its listeners: those whose ranks are 1, 4, 16,
+// 64, ... higher; after the last rank comes rank 0. So each process also hears from a few others,
+// which it watches: three of 64, five of 1,024. Of the ranks of a lost host, the last is watched by
+// the first of the next one. Bytes of any message count as a heartbeat, too. A heartbeat passes on
+// what its sender has heard of processes that may be late, who has left, and how long all have
+// waited. So each process knows that of all, a few heartbeats later, even if some processes are
+// silent. Uses its own tags. The group must outlive it.
 class PeerHeartbeats {
  public:
   // The caller calls send() once per `interval`.
@@ -89,9 +90,7 @@ class PeerHeartbeats {
   std::chrono::milliseconds least_wait() const;
   // The processes that have not left, this one first: "rank 0, node7: waits for rank 2, node7".
   std::string all_processes() const;
-  // The most bytes of heartbeats that arrive in an interval, or nearly so.
-  std::uint64_t bytes_of_interval() const;
-  // Those of one.
+  // The bytes of a heartbeat.
   std::uint64_t heartbeat_bytes() const;
 
  private:

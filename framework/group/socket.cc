@@ -231,21 +231,33 @@ Socket Socket::listen_everywhere(int port) {
 }
 
 Socket Socket::connect_to(const HostAddress& there, Deadline deadline) {
+  Socket socket = begin_connect(there);
+  while (!socket.has_connected())
+    require<CommError>(await(socket.file(), POLLOUT, deadline), "no answer");
+  return socket;
+}
+
+Socket Socket::begin_connect(const HostAddress& there) {
   Socket socket = open_socket(there.get()->sa_family);
   require<CommError>(static_cast<bool>(socket), "this machine has no such addresses");
   turn_on(socket, IPPROTO_TCP, TCP_NODELAY);
-  if (::connect(socket.file(), there.get(), there.bytes()) != 0) {
-    if (errno != EINPROGRESS) fail("cannot connect");
-    require<CommError>(await(socket.file(), POLLOUT, deadline), "no answer");
-    int error = 0;
-    socklen_t size = sizeof(error);
-    ::getsockopt(socket.file(), SOL_SOCKET, SO_ERROR, &error, &size);
-    errno = error;
-    if (error != 0) fail("cannot connect");
-  }
-  // A socket that connects to a port of the range from which it got its own may connect to itself.
-  require<CommError>(socket.here() != socket.there(), "nobody listens there");
+  if (::connect(socket.file(), there.get(), there.bytes()) != 0 && errno != EINPROGRESS)
+    fail("cannot connect");
   return socket;
+}
+
+bool Socket::has_connected() const {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(file_, SOL_SOCKET, SO_ERROR, &error, &size);
+  errno = error;
+  if (error != 0) fail("cannot connect");
+  sockaddr_storage address{};
+  size = sizeof(address);
+  if (::getpeername(file_, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  // A socket that connects to a port of the range from which it got its own may connect to itself.
+  require<CommError>(here() != there(), "nobody listens there");
+  return true;
 }
 
 Socket Socket::accept_one(std::string* from) const {
@@ -297,12 +309,17 @@ SocketWatch::SocketWatch()
   add(bell_, kBell);
 }
 
-void SocketWatch::add(const Socket& socket, std::uint64_t key) {
+void SocketWatch::add(const Socket& socket, std::uint64_t key, std::uint32_t events) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.events = events;
   event.data.u64 = key;
-  if (::epoll_ctl(poll_.file(), EPOLL_CTL_ADD, socket.file(), &event) != 0)
+  if (::epoll_ctl(poll_.file(), EPOLL_CTL_ADD, socket.file(), &event) != 0 && errno != EEXIST)
     fail("cannot watch a connection");
+}
+
+void SocketWatch::remove(const Socket& socket) {
+  epoll_event none{};
+  ::epoll_ctl(poll_.file(), EPOLL_CTL_DEL, socket.file(), &none);
 }
 
 std::span<const epoll_event> SocketWatch::look(std::chrono::nanoseconds most) {

@@ -75,6 +75,10 @@ class Socket {
   static Socket listen_everywhere(int port);
   // Tries once. Throws CommError if nobody listens there, or answers before the deadline.
   static Socket connect_to(const HostAddress& there, Deadline deadline);
+  // The same without waiting: has_connected() says later whether somebody has answered. Both throw
+  // CommError if nobody listens there.
+  static Socket begin_connect(const HostAddress& there);
+  bool has_connected() const;
   // The next waiting connection, and the address that it comes from; empty if there is none.
   Socket accept_one(std::string* from = nullptr) const;
 
@@ -101,8 +105,12 @@ class Socket {
 class SocketWatch {
  public:
   SocketWatch();
-  // Events of the socket have this key in data.u64.
-  void add(const Socket& socket, std::uint64_t key);
+  // Events of the socket have this key in data.u64. It may be there already, with the same key.
+  void add(const Socket& socket, std::uint64_t key,
+           std::uint32_t events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  void remove(const Socket& socket);
+  // Another watch may watch this one.
+  const Socket& socket() const { return poll_; }
   // Waits for events, at most that long, or until wake(). There may be more.
   std::span<const epoll_event> look(std::chrono::nanoseconds most);
   // Ends the look() that waits, or else the next one. Any thread may call it.

@@ -1,5 +1,4 @@
-// Each process but rank 0 learns from rank 0 where the others listen. It connects to lower ranks,
-// and waits for higher ones.
+// Each process but rank 0 connects to it, and learns where the others listen.
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -11,9 +10,7 @@
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
-#include "belfry/framework/group/tcp_messages_impl.h"
 #include "belfry/framework/group/tcp_peer_impl.h"
-#include "belfry/framework/group/tcp_reception_impl.h"
 
 namespace belfry::detail {
 namespace {
@@ -33,12 +30,6 @@ class RetryPause {
   std::chrono::milliseconds next_{10};
 };
 
-// A process that this one has met has ended, so they will not all meet.
-class MeetingOver : public CommError {
- public:
-  using CommError::CommError;
-};
-
 // Somebody accepts connections where a process of the run is expected, and does not answer like
 // one: another program, or one that forwards connections to a process that has not started. So
 // another try may succeed.
@@ -47,21 +38,12 @@ class Stranger : public CommError {
   using CommError::CommError;
 };
 
-// Rank 0 of this run does not take this process in.
-class RefusedByRun : public Refused {
- public:
-  using Refused::Refused;
-};
-
 // Whether another try would end the same way.
 bool is_final(const CommError& error) {
-  return dynamic_cast<const Refused*>(&error) || dynamic_cast<const OutOfFiles*>(&error) ||
-         dynamic_cast<const MeetingOver*>(&error);
+  return dynamic_cast<const Refused*>(&error) || dynamic_cast<const OutOfFiles*>(&error);
 }
 
-constexpr std::string_view kFirstRole = "rank 0";
-
-// A listener that has welcomed this process.
+// Rank 0 has welcomed this process.
 struct Welcomed {
   Socket socket;
   Seal seal;
@@ -74,52 +56,35 @@ class Follower {
         own_name_(cat("rank ", options.rank, " on ", host)),
         host_(host),
         key_(key_of(options)),
-        patience_(options.timeout),
-        met_(static_cast<std::size_t>(options.size)) {}
+        first_(cat("rank 0 at ", endpoint(options.address, options.port),
+                   options.ports == 1 ? "" : cat(" to ", options.port + options.ports - 1))),
+        patience_(options.timeout) {}
 
-  std::vector<Met> run() try {
-    meet_lower();
-    wait_for_higher();
-    return std::move(met_);
-  } catch (const CommError& error) {
-    // Those that it has met may be ahead, and already read messages.
-    make_tcp_group(options_.rank, host_, peers_of(std::move(met_)))->end_others(error.what());
-    throw;
+  Meeting run() {
+    Welcomed first = reach_first();
+    const std::vector<Place> places = hear_places(first);
+    const HostAddress own = first.socket.here(), there = first.socket.there();
+    Meeting meeting;
+    for (const Place& place : places) meeting.met.push_back({place.host});
+    meeting.met[0].socket = std::move(first.socket);
+    for (std::size_t r = 1; r < places.size(); ++r)
+      if (std::cmp_not_equal(r, options_.rank)) meeting.met[r].way = way_to(places[r], own, there);
+    meeting.door = {key_, card(), std::move(listener_)};
+    return meeting;
   }
 
  private:
-  void meet_lower() {
-    const std::string first_where =
-        cat(endpoint(options_.address, options_.port),
-            options_.ports == 1 ? "" : cat(" to ", options_.port + options_.ports - 1));
-    Welcomed first = reach(0, first_where, [this] { return call_first(); });
-    const std::vector<Place> places = hear_places(first);
-    patience_.extend(kMeshTime);
-    const HostAddress own = first.socket.here(), there = first.socket.there();
-    met_[0].socket = std::move(first.socket);
-    for (std::size_t r = 0; r < met_.size(); ++r) met_[r].host = places[r].host;
-    for (std::size_t r = 1; r < static_cast<std::size_t>(options_.rank); ++r) {
-      const HostAddress way = way_to(places[r], own, there);
-      const std::string where = endpoint(way.str(), way.port());
-      met_[r].socket = reach(r, where, [&] { return introduce(connect(way), way); }).socket;
-    }
-  }
-
-  // Tries until a process welcomes this one.
-  Welcomed reach(std::size_t rank, const std::string& where,
-                 const std::function<Welcomed()>& call) {
-    role_ = cat("rank ", rank);
-    whom_ = cat(role_, role_ == kFirstRole ? "" : " on " + met_[rank].host, " at ", where);
+  // Tries until rank 0 welcomes this process.
+  Welcomed reach_first() {
     std::string why;       // of the last try that had time
     std::string stranger;  // of the last Stranger
     for (RetryPause pause;; pause.wait(patience_.end())) try {
-        return call();
+        return call_first();
       } catch (const Refused& error) {
         throw CommError(
-            cat(own_name_, ": ", whom_, " does not take this process in: ", error.what()));
+            cat(own_name_, ": ", first_, " does not take this process in: ", error.what()));
       } catch (const CommError& error) {
         if (is_final(error)) throw;
-        end_with_others();
         const bool strange = dynamic_cast<const Stranger*>(&error) != nullptr;
         if (why.empty() || !patience_.is_over()) why = error.what();
         if (strange) stranger = error.what();
@@ -127,11 +92,11 @@ class Follower {
         const auto told = [&] {
           return stranger.empty() || stranger == why ? why : cat(why, "; before, ", stranger);
         };
-        require<CommError>(!patience_.is_over(), own_name_, " has not reached ", whom_, " in ",
+        require<CommError>(!patience_.is_over(), own_name_, " has not reached ", first_, " in ",
                            patience_.seconds(), " s: ", told(), " (",
                            the_option("meeting_timeout_s"), " waits longer)");
         patience_.tell(
-            [&] { return cat(own_name_, " does not reach ", whom_, " so far: ", told()); },
+            [&] { return cat(own_name_, " does not reach ", first_, " so far: ", told()); },
             strange);
       }
   }
@@ -181,10 +146,6 @@ class Follower {
   // The deadline of a try that begins now, or that now waits for its next answer.
   Deadline try_end() const { return std::min(patience_.end(), Clock::now() + options_.one_try); }
 
-  Socket connect(const HostAddress& address) const {
-    return Socket::connect_to(address, try_end());
-  }
-
   // Listens on the address by which this process reaches rank 0, so that no other network sees the
   // port. If it is on the machine of rank 0, it does not know by which address others come.
   Socket listen_beside(const Socket& to_first) const {
@@ -196,35 +157,16 @@ class Follower {
     return listener;
   }
 
+  Card card() const { return {options_.rank, options_.size, listener_.here().port(), host_}; }
+
   // Says who this process is, and waits for a welcome.
   Welcomed introduce(Socket socket, const HostAddress& there) {
-    LetterReader first(kMostBanner), second(kMostAnswer);
-    hear(socket, first, there, "it says nothing");
-    const Banner banner = Banner::read(first.body());
-    require_round(banner.round);
-    const std::string nonce = random_nonce();
-    const Seal seal(key_, banner.nonce, nonce);
-    const Card card{options_.rank, options_.size, listener_.here().port(), host_};
-    socket.write_all(letter(Call{nonce, key_.round, seal.close("card", card.str())}.body()),
-                     patience_.end());
-    hear(socket, second, there, "it gives no answer");
-    const std::optional<std::string> answer = seal.open("answer", second.body());
-    require<Refused>(answer.has_value(), "it has another token (BELFRY_TOKEN)");
-    require<RefusedByRun>(*answer == kWelcome, without_end_word(*answer));
-    return {std::move(socket), seal};
-  }
-
-  // A process of an earlier start ends soon. That of a later one has replaced this one.
-  void require_round(int round) const {
-    const std::string why = cat("it is of start ", round, " of the run, this process of start ",
-                                key_.round, " (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT)");
-    require<Refused>(round <= key_.round, why);
-    require<CommError>(round == key_.round, why);
-  }
-
-  static std::string without_end_word(const std::string& text) {
-    return text.starts_with(kEndWord) ? text.substr(kEndWord.size())
-                                      : "it says what makes no sense";
+    Introduction introduction(key_, card());
+    while (!introduction.is_over()) {
+      hear(socket, introduction.letter(), there, introduction.silence());
+      introduction.heard(socket);
+    }
+    return {std::move(socket), introduction.seal()};
   }
 
   // Reads the immediate answer of a listener. Throws Stranger if there is none.
@@ -232,10 +174,9 @@ class Follower {
             const std::string& silence) {
     const auto told = [&](const std::string& does) {
       return cat("something accepts connections at ", endpoint(there.str(), there.port()),
-                 ", but does not answer as ", role_, " of a Belfry run does: ", does,
-                 role_ == kFirstRole ? "; see which program listens there (ss -ltnp), and let "
-                                       "MASTER_ADDR and MASTER_PORT name rank 0 and a free port"
-                                     : "");
+                 ", but does not answer as rank 0 of a Belfry run does: ", does,
+                 "; see which program listens there (ss -ltnp), and let MASTER_ADDR and "
+                 "MASTER_PORT name rank 0 and a free port");
     };
     bool whole = false;
     try {
@@ -255,9 +196,8 @@ class Follower {
         letter.add(socket.read_some(letter.space()));
         continue;
       }
-      end_with_others();
       if (Clock::now() >= until) return false;
-      patience_.tell([&] { return cat(own_name_, " waits for ", whom_, ": ", silence); });
+      patience_.tell([&] { return cat(own_name_, " waits for ", first_, ": ", silence); });
     }
     return true;
   }
@@ -282,75 +222,18 @@ class Follower {
     }
   }
 
-  void wait_for_higher() {
-    std::vector<Socket> listeners;
-    listeners.push_back(std::move(listener_));
-    Reception reception(std::move(listeners), key_, own_name_);
-    for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
-      if (std::optional<Caller> caller = reception.next(patience_.next_look())) {
-        take(std::move(*caller));
-        continue;
-      }
-      end_with_others();
-      const std::string whom = cat(" for a call of rank ", some_of(missing));
-      require<CommError>(!patience_.is_over(), own_name_, " has waited ", patience_.seconds(), " s",
-                         whom);
-      patience_.tell([&] { return cat(own_name_, " waits", whom); });
-    }
-  }
-
-  std::vector<int> missing_ranks() const {
-    std::vector<int> missing;
-    for (int r = options_.rank + 1; r < options_.size; ++r)
-      if (!met_[static_cast<std::size_t>(r)].socket) missing.push_back(r);
-    return missing;
-  }
-
-  // Rank 0 has already refused impossible ranks. So whoever has one now is not of the run.
-  void take(Caller caller) {
-    const auto rank = static_cast<std::size_t>(caller.card.rank);
-    const bool is_higher = caller.card.rank > options_.rank && caller.card.rank < options_.size;
-    if (!is_higher || caller.card.size != options_.size ||
-        (met_[rank].socket && !met_[rank].socket.has_left())) {
-      log_warning(own_name_, ": turned away a process on ", caller.card.host,
-                  " that says it is rank ", caller.card.rank, " of ", caller.card.size);
-      caller.answer(cat(kEndWord, own_name_, " does not wait for rank ", caller.card.rank));
-      return;
-    }
-    met_[rank].socket = Socket();
-    if (caller.answer(kWelcome)) met_[rank].socket = std::move(caller.socket);
-  }
-
-  // Throws if a process that this one has met has ended. It may have given the reason.
-  void end_with_others() {
-    for (std::size_t r = 0; r < met_.size(); ++r) {
-      if (!met_[r].socket || !met_[r].socket.has_left()) continue;
-      EarlyMemory of_reason(1 << 20);
-      TcpPeer peer(std::move(met_[r].socket), met_[r].host);
-      peer.join(static_cast<int>(r), options_.rank, of_reason);
-      try {
-        peer.poll();
-      } catch (const CommError& reason) {
-        throw MeetingOver(reason.what());
-      }
-      throw MeetingOver(
-          cat("rank ", r, ", ", met_[r].host, ": it has ended before all processes had met"));
-    }
-  }
-
   const TcpGroupOptions& options_;
   const std::string own_name_;
   const std::string& host_;
   const MeetingKey key_;
+  const std::string first_;  // "rank 0 at node1:29500"
   Patience patience_;
-  std::vector<Met> met_;     // by rank
-  std::string role_, whom_;  // of the process that it calls: "rank 0", "rank 0 at node1:29500"
   Socket listener_;
 };
 
 }  // namespace
 
-std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host) {
+Meeting follow(const TcpGroupOptions& options, const std::string& host) {
   return Follower(options, host).run();
 }
 

@@ -3,7 +3,8 @@
 //
 //   listener: Banner, with a random number
 //   caller:   Call, with its own random number and its Card, sealed
-//   listener: "welcome" or "end WHY", sealed; later rank 0 says where all processes are, sealed
+//   listener: "welcome", "called" or "end WHY", sealed; later rank 0 says where all processes are,
+//             sealed
 //
 // A seal is an HMAC over both numbers and the text, keyed by the token. So each side knows that the
 // other one has the token, nobody overhears the token, and nobody can replay what was said.
@@ -48,8 +49,8 @@ class LetterReader {
   bool has_size_ = false;
 };
 
-// What an answer of a listener says.
-constexpr std::string_view kWelcome = "welcome", kEndWord = "end ";
+// What an answer of a listener says. kCalled: it is calling the caller itself, and its call counts.
+constexpr std::string_view kWelcome = "welcome", kCalled = "called", kEndWord = "end ";
 
 // The most bytes of the bodies of letters.
 constexpr std::size_t kMostBanner = 64, kMostCall = 512, kMostAnswer = 8192;

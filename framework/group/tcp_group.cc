@@ -1,4 +1,3 @@
-// Each pair of processes has one connection.
 #include "belfry/framework/group/tcp_group.h"
 
 #include <random>
@@ -55,8 +54,8 @@ std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
           "; or set BELFRY_INSECURE=1 if nobody else is in this network");
   const std::string host = options.host.empty() ? own_host() : options.host;
   require(detail::is_host_name(host), "'", shown(host), "' is no name of a host");
-  return detail::make_tcp_group(options.rank, host, detail::peers_of(detail::meet(options, host)),
-                                {.by_memory = true});
+  auto [met, door] = detail::meet(options, host);
+  return detail::make_tcp_group(options.rank, std::move(met), {.by_memory = true}, std::move(door));
 }
 
 }  // namespace belfry

@@ -44,9 +44,10 @@ bool lacks_token(const TcpGroupOptions& options);
 // its own. Throws CommError if it finds none.
 int free_port();
 
-// Every process connects to every other one. Returns when all are connected; nothing listens after
-// that. Any other caller is turned away meanwhile, and delays nobody. Throws CommError, in each
-// process, naming who is missing, has another token or size, or a rank that another one has.
+// Returns when all processes have met: each is connected to rank 0. Two others connect when they
+// first need each other, so all but rank 0 go on listening. Any other caller is turned away, and
+// delays nobody. Throws CommError, in each process, naming who is missing, has another token or
+// size, or a rank that another one has.
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options);
 
 }  // namespace belfry

@@ -11,6 +11,8 @@
 namespace belfry::detail {
 namespace {
 
+// Once all have connected, they have at least this long to take the table.
+constexpr std::chrono::milliseconds kTableTime{60'000};
 // How long rank 0 still answers when it ends all, for processes that are about to connect.
 constexpr std::chrono::milliseconds kLastCalls{1'000};
 
@@ -25,7 +27,7 @@ class Leader {
         port_(options.port),
         reception_(listeners(), key_, cat("rank 0 on ", host)) {}
 
-  std::vector<Met> run() {
+  Meeting run() {
     if (!unknown_.empty())
       log_warning("rank 0 on ", host_, ": ", unknown_,
                   " (MASTER_ADDR); it listens at all addresses of this machine");
@@ -122,7 +124,7 @@ class Leader {
     std::vector<Place> places{{"-", 0, host_}};
     for (std::size_t r = 1; r < guests_.size(); ++r) places.push_back(guests_[r].place);
     const std::string table = table_of(places);
-    patience_.extend(kMeshTime);
+    patience_.extend(kTableTime);
     for (std::size_t r = 1; r < guests_.size(); ++r) try {
         const Caller& caller = *guests_[r].caller;
         caller.socket.write_all(letter(caller.seal.close("table", table)), patience_.end());
@@ -131,11 +133,12 @@ class Leader {
       }
   }
 
-  std::vector<Met> met() {
-    std::vector<Met> met(guests_.size());
+  Meeting met() {
+    Meeting meeting;
+    meeting.met.push_back({host_});
     for (std::size_t r = 1; r < guests_.size(); ++r)
-      met[r] = {std::move(guests_[r].caller->socket), guests_[r].place.host};
-    return met;
+      meeting.met.push_back({guests_[r].place.host, std::move(guests_[r].caller->socket)});
+    return meeting;
   }
 
   [[noreturn]] void end_all(const std::string& why) {
@@ -161,7 +164,7 @@ class Leader {
 
 }  // namespace
 
-std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host) {
+Meeting lead(const TcpGroupOptions& options, const std::string& host) {
   return Leader(options, host).run();
 }
 

@@ -88,16 +88,12 @@ HostAddress way_to(const Place& place, const HostAddress& own, const HostAddress
   return seen.front();
 }
 
-std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met) {
-  std::vector<std::unique_ptr<TcpPeer>> peers;
-  for (Met& one : met)
-    peers.push_back(one.socket ? std::make_unique<TcpPeer>(std::move(one.socket), one.host)
-                               : nullptr);
-  return peers;
-}
-
-std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host) {
-  if (options.size == 1) return std::vector<Met>(1);
+Meeting meet(const TcpGroupOptions& options, const std::string& host) {
+  if (options.size == 1) {
+    Meeting alone;
+    alone.met.push_back({host});
+    return alone;
+  }
   allow_connections(static_cast<std::size_t>(options.size) - 1);
   return options.rank == 0 ? lead(options, host) : follow(options, host);
 }

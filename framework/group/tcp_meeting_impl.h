@@ -1,32 +1,28 @@
 // How the processes of a run find each other. Rank 0 listens where all know; each other process
 // connects to it, listens on any free port, and says which. Rank 0 tells all where the others are.
-// Then each process connects to those of lower ranks.
+// These connect to each other when they need it (tcp_calls_impl.h).
 #pragma once
 #include <chrono>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/group/socket_impl.h"
 #include "belfry/framework/group/tcp_greeting_impl.h"
 #include "belfry/framework/group/tcp_group.h"
-#include "belfry/framework/group/tcp_peer_impl.h"
+#include "belfry/framework/group/tcp_messages_impl.h"
 
 namespace belfry::detail {
 
-// A process that this one has met.
-struct Met {
-  Socket socket;
-  std::string host;
+// What a process has after the meeting.
+struct Meeting {
+  std::vector<Met> met;      // by rank; its own place has its host alone
+  std::optional<Door> door;  // of rank 0: none, because all are connected to it
 };
 
-// Meets all other processes, and returns them by rank; this one's own place is empty. `host` is the
-// name of this machine. Throws as connect_tcp() does.
-std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host);
-
-// The connections to the processes that were met.
-std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met);
+// Meets all other processes. `host` is the name of this machine. Throws as connect_tcp() does.
+Meeting meet(const TcpGroupOptions& options, const std::string& host);
 
 // By which the processes of this run know each other.
 inline MeetingKey key_of(const TcpGroupOptions& options) {
@@ -34,11 +30,8 @@ inline MeetingKey key_of(const TcpGroupOptions& options) {
 }
 
 // Its two sides: of rank 0, and of all other ranks.
-std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host);
-std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host);
-
-// Once all have connected to rank 0, they have at least this long to reach each other.
-constexpr std::chrono::milliseconds kMeshTime{60'000};
+Meeting lead(const TcpGroupOptions& options, const std::string& host);
+Meeting follow(const TcpGroupOptions& options, const std::string& host);
 
 // How long a process waits for others, and when it says so.
 class Patience {

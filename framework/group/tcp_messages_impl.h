@@ -1,10 +1,13 @@
 // The processes of a run once they have met.
 #pragma once
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "belfry/framework/group/tcp_peer_impl.h"
+#include "belfry/framework/group/group.h"
+#include "belfry/framework/group/tcp_calls_impl.h"
 
 namespace belfry::detail {
 
@@ -18,10 +21,9 @@ struct TcpLimits {
   bool by_memory = false;
 };
 
-// The group of process `rank`, which runs on `host`. peers[rank] is null, and so are the peers that
-// a failed start never reached; the group can then only end the others.
-std::unique_ptr<ProcessGroup> make_tcp_group(int rank, std::string host,
-                                             std::vector<std::unique_ptr<TcpPeer>> peers,
-                                             TcpLimits limits = {});
+// The group of process `rank`, one of those that have met. Without a door, there are no other
+// connections than those of the meeting.
+std::unique_ptr<ProcessGroup> make_tcp_group(int rank, std::vector<Met> met, TcpLimits limits = {},
+                                             std::optional<Door> door = std::nullopt);
 
 }  // namespace belfry::detail

@@ -51,21 +51,19 @@ bool EarlyMemory::take(std::size_t bytes) {
   return true;
 }
 
-TcpPeer::TcpPeer(Socket socket, std::string on) : host(std::move(on)), socket_(std::move(socket)) {
-  ::setsockopt(socket_.file(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof(kMostUnsent));
-}
-
 std::uint64_t FrameHead::own_check() const {
   return check_hash(std::as_bytes(std::span(this, 1)).first(offsetof(FrameHead, check)));
 }
 
-void TcpPeer::join(int rank, int own_rank, EarlyMemory& early, const MemoryPass* pass) {
-  rank_ = rank;
-  own_rank_ = own_rank;
-  early_memory_ = &early;
-  pass_ = pass;
-  if (!pass) return;
-  const PassPlace place = pass->place();
+TcpPeer::TcpPeer(int rank, std::string on, int own_rank, EarlyMemory& early, const MemoryPass* pass)
+    : host(std::move(on)), rank_(rank), own_rank_(own_rank), early_memory_(early), pass_(pass) {}
+
+void TcpPeer::open(Socket socket) {
+  socket_ = std::move(socket);
+  readable_ = writable_ = true;
+  ::setsockopt(socket_.file(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof(kMostUnsent));
+  if (!pass_) return;
+  const PassPlace place = pass_->place();
   post_word(FrameHead::kPass, place.pid, place.address, place.word);
 }
 
@@ -332,7 +330,7 @@ void TcpPeer::hear_offer() {
     fail("sends what is no message");
   const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
   if (found == awaited_.end()) {
-    if (!early_memory_->take(kCostOfEarly)) fail("sends more than this process can keep");
+    if (!early_memory_.take(kCostOfEarly)) fail("sends more than this process can keep");
     early_.push_back({static_cast<int>(head_.tag), {}, head_.size, head_.word});
     return;
   }
@@ -363,7 +361,7 @@ void TcpPeer::begin_message(InLane& lane) {
     return;
   }
   if (lane.tag == kEndTag && lane.size > kLongestReason) fail("sends what is no message");
-  if (!early_memory_->take(kCostOfEarly)) fail("sends more than this process can keep");
+  if (!early_memory_.take(kCostOfEarly)) fail("sends more than this process can keep");
 }
 
 // Where the next bytes of the frame go.
@@ -375,7 +373,7 @@ std::span<std::byte> TcpPeer::place() {
   if (kept.size() == lane.have) {
     const std::size_t had = kept.size();
     const std::size_t size = std::min<std::uint64_t>(lane.size, std::max(kFirst, 2 * had));
-    if (!early_memory_->take(size - had))
+    if (!early_memory_.take(size - had))
       fail(cat("sends more messages early than this process can keep; the last one has tag ",
                lane.tag, " and ", lane.size, " bytes"));
     kept.resize(size);
@@ -402,7 +400,7 @@ bool TcpPeer::end_in_frame() {
 }
 
 void TcpPeer::give_back(const std::vector<std::byte>& kept) {
-  early_memory_->give_back(kept.size() + kCostOfEarly);
+  early_memory_.give_back(kept.size() + kCostOfEarly);
 }
 
 void TcpPeer::forget_messages() noexcept {
@@ -424,7 +422,7 @@ void TcpPeer::forget_messages() noexcept {
 }
 
 void TcpPeer::end(const std::string& why) noexcept {
-  if (!reason_.empty() || closed_) return;
+  if (!reason_.empty() || closed_ || !is_open()) return;
   try {
     reason_ = why.empty() ? "it gives no reason" : why.substr(0, kLongestReason);
     ending_ = {rank_, kEndTag, std::as_writable_bytes(std::span(reason_.data(), reason_.size()))};
@@ -437,7 +435,7 @@ void TcpPeer::end(const std::string& why) noexcept {
 // Bytes that arrive meanwhile are dropped. If any were left when the socket closes, the system
 // would reset the connection, and the reason might be lost.
 bool TcpPeer::has_ended() noexcept try {
-  if (closed_) return true;
+  if (closed_ || !is_open()) return true;
   static thread_local std::array<std::byte, 64 << 10> dropped;
   readable_ = writable_ = true;
   for (int i = 0; i < 16 && move_in(dropped) > 0; ++i) {

@@ -57,10 +57,13 @@ class TcpPeer {
   // Messages from this size on are offered. Shorter ones cost less by copying them twice.
   static constexpr std::size_t kLeastOffer = 128 << 10;
 
-  TcpPeer(Socket socket, std::string on);
-  // Call it first: the ranks of the peer and of this process. `early` must outlive this. `pass`, if
-  // any, is shown to the peer.
-  void join(int rank, int own_rank, EarlyMemory& early, const MemoryPass* pass = nullptr);
+  // The ranks of the peer and of this process. `early` must outlive this. `pass`, if any, is shown
+  // to the peer.
+  TcpPeer(int rank, std::string host, int own_rank, EarlyMemory& early,
+          const MemoryPass* pass = nullptr);
+  // They are connected. Until then, messages wait.
+  void open(Socket socket);
+  bool is_open() const { return static_cast<bool>(socket_); }
 
   // Messages are borrowed until they are done. receive() throws CommError if the message has
   // already arrived with another number of bytes.
@@ -69,11 +72,13 @@ class TcpPeer {
   // Moves what it can, and returns whether a message is done. If the peer has ended, or sends
   // something unexpected, it throws CommError naming the peer.
   bool poll();
+  // The same for what this process sends.
+  bool write();
   // All bytes received.
   std::uint64_t received() const { return received_; }
 
   const Socket& socket() const { return socket_; }
-  // Whether poll() can move something. Initially it may; later note() says so.
+  // Whether poll() can move something. Once it is open, it may; later note() says so.
   bool can_move() const;
   void note(std::uint32_t epoll_events);
 
@@ -84,7 +89,7 @@ class TcpPeer {
   // Keeps telling. Returns whether the peer's system has the reason, or is out of reach.
   bool has_ended() noexcept;
 
-  std::string host;
+  const std::string host;
 
  private:
   // Messages in one order. Those that overtake have their own lane.
@@ -124,7 +129,6 @@ class TcpPeer {
   [[noreturn]] void fail_changed(const std::string& what) const;
   void require_size(const GroupMessage& message, std::uint64_t size) const;
   bool read();
-  bool write();
   // Returns how many bytes moved; 0 if none can now.
   std::size_t move_out();
   std::size_t move_in(std::span<std::byte> bytes);
@@ -144,17 +148,17 @@ class TcpPeer {
   void give_back(const std::vector<std::byte>& kept);
 
   Socket socket_;
-  int rank_ = -1, own_rank_ = -1;
-  EarlyMemory* early_memory_ = nullptr;
+  const int rank_, own_rank_;
+  EarlyMemory& early_memory_;
   bool closed_ = false;     // by the other process
   bool was_reset_ = false;  // likewise, before it had read all
   bool forgotten_ = false;  // forget_messages()
   std::uint64_t received_ = 0;
   // What the socket allows, as far as is known, and whether no more than what has arrived can come.
-  bool readable_ = true, writable_ = true, ends_ = false;
+  bool readable_ = false, writable_ = false, ends_ = false;
 
-  const MemoryPass* pass_ = nullptr;  // shown to the peer
-  bool reads_ours_ = false;           // the peer has found it
+  const MemoryPass* const pass_;  // shown to the peer
+  bool reads_ours_ = false;       // the peer has found it
   std::optional<PeerMemory> theirs_;
   std::deque<GroupMessage*> offered_;  // sent, but not taken yet
   std::deque<Taking> takings_;

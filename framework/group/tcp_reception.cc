@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <poll.h>
-
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/tcp_reception_impl.h"
@@ -28,10 +26,17 @@ void RareWarning::tell(const std::string& text) {
 }
 
 Reception::Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who)
-    : listeners_(std::move(listeners)), key_(key), who_(std::move(who)) {}
+    : listeners_(std::move(listeners)), key_(key), who_(std::move(who)) {
+  for (const Socket& listener : listeners_) watch(listener);
+}
+
+// As long as there is something to read, or to accept.
+void Reception::watch(const Socket& socket) {
+  watch_.add(socket, static_cast<std::uint64_t>(socket.file()), EPOLLIN);
+}
 
 std::optional<Caller> Reception::next(Deadline until) {
-  for (;;) {
+  for (bool last = false;;) {
     if (!callers_.empty()) {
       Caller caller = std::move(callers_.front());
       callers_.pop_front();
@@ -41,25 +46,27 @@ std::optional<Caller> Reception::next(Deadline until) {
     for (Visitor& visitor : visitors_)
       if (visitor.until <= now) turn_away(visitor, "it has not said who it is in time");
     forget_done();
-    if (now >= until) return std::nullopt;
-    wait(visitors_.empty() ? until : std::min(until, visitors_.front().until));
+    if (last) return std::nullopt;
+    last = now >= until;
+    look(std::min(until, visit_end()) - now);
   }
 }
 
-// Waits for an event, and handles all that are ready.
-void Reception::wait(Deadline until) {
-  std::vector<pollfd> waits;
-  for (const Visitor& visitor : visitors_) waits.push_back({visitor.socket.file(), POLLIN, 0});
-  for (const Socket& listener : listeners_) waits.push_back({listener.file(), POLLIN, 0});
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  const auto most = std::clamp<std::int64_t>(left.count(), 0, 60'000);
-  if (::poll(waits.data(), waits.size(), static_cast<int>(most)) <= 0) return;
-  const std::size_t visitors = visitors_.size();
-  for (std::size_t i = 0; i < visitors; ++i)
-    if (waits[i].revents != 0) hear(visitors_[i]);
+// Waits for an event, at most that long, and handles those that are ready.
+void Reception::look(std::chrono::nanoseconds most) {
+  for (const epoll_event& event : watch_.look(most)) {
+    const auto is_of = [&](const auto& socket) {
+      return static_cast<std::uint64_t>(socket.file()) == event.data.u64;
+    };
+    const auto visitor =
+        std::ranges::find_if(visitors_, [&](const Visitor& v) { return is_of(v.socket); });
+    if (visitor != visitors_.end())
+      hear(*visitor);
+    else if (const auto listener = std::ranges::find_if(listeners_, is_of);
+             listener != listeners_.end())
+      accept_all(*listener);
+  }
   forget_done();
-  for (std::size_t i = 0; i < listeners_.size(); ++i)
-    if (waits[visitors + i].revents != 0) accept_all(listeners_[i]);
 }
 
 // No more at a time than the present ones can wait for.
@@ -85,8 +92,9 @@ void Reception::accept_all(const Socket& listener) {
                     .from = std::move(from),
                     .nonce = random_nonce(),
                     .until = Clock::now() + kVisit};
-    if (visitor.socket.write_now(letter(Banner{visitor.nonce, key_.round}.body())))
-      visitors_.push_back(std::move(visitor));
+    if (!visitor.socket.write_now(letter(Banner{visitor.nonce, key_.round}.body()))) continue;
+    watch(visitor.socket);
+    visitors_.push_back(std::move(visitor));
   }
 }
 
@@ -105,6 +113,7 @@ void Reception::hear(Visitor& visitor) {
 
 void Reception::read_call(Visitor& visitor) {
   const Call call = Call::read(visitor.call.body());
+  watch_.remove(visitor.socket);
   Caller caller{std::move(visitor.socket), Seal(key_, visitor.nonce, call.nonce), {}};
   visitor.done = true;
   if (const std::optional<std::string> card = caller.seal.open("card", call.sealed))

@@ -39,6 +39,12 @@ class Reception {
   // The next caller that has the token; none if no such caller has come by then. Throws OutOfFiles
   // if this process cannot take another connection.
   std::optional<Caller> next(Deadline until);
+  // An event of this watch says that next() has something to do.
+  const SocketWatch& watch() const { return watch_; }
+  // When a visitor's time ends; none is there: never.
+  Deadline visit_end() const {
+    return visitors_.empty() ? Deadline::max() : visitors_.front().until;
+  }
 
   // How long a caller may take to identify itself, and how many may be doing so at once.
   static constexpr std::chrono::milliseconds kVisit{2'000};
@@ -53,7 +59,8 @@ class Reception {
     bool done = false;
   };
 
-  void wait(Deadline until);
+  void watch(const Socket& socket);
+  void look(std::chrono::nanoseconds most);
   void accept_all(const Socket& listener);
   void hear(Visitor& visitor);
   void read_call(Visitor& visitor);
@@ -64,6 +71,7 @@ class Reception {
   const std::vector<Socket> listeners_;
   const MeetingKey& key_;
   const std::string who_;
+  SocketWatch watch_;             // of all sockets here, by their files
   std::deque<Visitor> visitors_;  // the one with the least time is first
   std::deque<Caller> callers_;
   RareWarning strangers_, other_tokens_, unreadable_;

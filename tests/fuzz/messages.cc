@@ -23,9 +23,10 @@ using namespace belfry;
 std::pair<std::unique_ptr<ProcessGroup>, detail::Socket> two_processes() {
   int files[2];
   test::check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, files) == 0, "no sockets");
-  std::vector<std::unique_ptr<detail::TcpPeer>> peers(2);
-  peers[1] = std::make_unique<detail::TcpPeer>(detail::Socket(files[0]), "host");
-  return {detail::make_tcp_group(0, "host", std::move(peers),
+  std::vector<detail::Met> met(2);
+  for (detail::Met& one : met) one.host = "host";
+  met[1].socket = detail::Socket(files[0]);
+  return {detail::make_tcp_group(0, std::move(met),
                                  {.most_early = 64 << 20, .to_end = std::chrono::milliseconds(0)}),
           detail::Socket(files[1])};
 }

@@ -21,9 +21,10 @@ constexpr std::chrono::seconds kBeforeRequestIsTold{1};
 // The grace of a request if warnings are turned off.
 constexpr std::chrono::seconds kUsualGrace{10};
 
-// How often the watch looks, which limits how exact its times are.
+// How often the watch looks, which limits how exact its times are. It costs a process that waits
+// two system calls each time.
 std::chrono::milliseconds stall_beat(const StallOptions& options) {
-  constexpr std::chrono::milliseconds kLeast{5}, kMost{250};
+  constexpr std::chrono::milliseconds kLeast{5}, kMost{1'250};
   std::chrono::milliseconds beat = kMost;
   for (const std::chrono::milliseconds time : {options.warn, options.end})
     if (time.count() > 0) beat = std::min(beat, time / 8);

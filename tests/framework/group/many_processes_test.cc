@@ -62,7 +62,7 @@ TEST(ManyProcesses, GatherTextsOfAnyLengthAlongATree) {
   }
 }
 
-// Each of its listeners hears from a process once in six beats.
+// Each of its listeners hears from a process once in three beats.
 TEST(ManyProcesses, LiveWithAShortLimitOfSilence) {
   constexpr int kSize = 40;
   const WatchOptions watch{.beat = milliseconds(50), .most_silent = 2};

@@ -58,16 +58,17 @@ std::vector<Input> right_messages() {
 // The group of one of three processes, with a socket to each of the others.
 std::unique_ptr<FailureDetector> one_of_three(int rank, detail::Socket to_first,
                                               detail::Socket to_second) {
-  std::vector<std::unique_ptr<detail::TcpPeer>> peers(3);
+  std::vector<detail::Met> met(3);
   detail::Socket* socket = &to_first;
   for (int r = 0; r < 3; ++r) {
+    detail::Met& one = met[static_cast<std::size_t>(r)];
+    one.host = "host";
     if (r == rank) continue;
-    peers[static_cast<std::size_t>(r)] =
-        std::make_unique<detail::TcpPeer>(std::move(*socket), "host");
+    one.socket = std::move(*socket);
     socket = &to_second;
   }
   return std::make_unique<FailureDetector>(
-      detail::make_tcp_group(rank, "host", std::move(peers),
+      detail::make_tcp_group(rank, std::move(met),
                              {.most_early = 1 << 20, .to_end = milliseconds(0)}),
       WatchOptions{.beat = milliseconds(0), .most_silent = 0, .stall_warn = {}},
       [](std::uint64_t key, std::uint64_t) {

@@ -1,11 +1,17 @@
 // Processes of one host that read long messages from each other's memory.
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,6 +207,48 @@ TEST_F(PeerMemory, AProcessThatHasEndedIsNotRead) {
   EXPECT_FALSE(memory->read(place.address, std::span(in_).first(8)));
   EXPECT_FALSE(detail::PeerMemory::open(place, &why));
   EXPECT_EQ(why, "No such process");
+}
+
+// As a container's filter does, or Yama between processes that no common parent has started.
+void forbid_reading_of_memory() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(filter), filter};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(2);
+}
+
+TEST(PeerMemoryDeathTest, WhereItIsForbiddenLongMessagesTravel) {
+  const auto send_in_a_process = [] {
+    forbid_reading_of_memory();
+    test::SlowLink link;
+    auto [first, second] = link.take_ends();
+    const auto sender = test::one_of_two(0, std::move(first), kByMemory),
+               receiver = test::one_of_two(1, std::move(second), kByMemory);
+    std::vector<std::byte> out(kLong, std::byte{7}), in(kLong);
+    GroupMessage sent{1, 3, out}, received{0, 3, in};
+    for (int i = 0; i < 3; ++i) {  // they learn that they cannot
+      sender->poll();
+      receiver->poll();
+      link.carry(1 << 16);
+    }
+    sender->send(sent);
+    receiver->receive(received);
+    std::size_t carried = 0;
+    for (int i = 0; i < 1000 && !received.done; ++i) {
+      sender->poll();
+      receiver->poll();
+      carried += link.carry(1 << 20);
+    }
+    _exit(received.done && in == out && carried > kLong ? 0 : 1);
+  };
+  EXPECT_EXIT(send_in_a_process(), ::testing::ExitedWithCode(0),
+              "cannot read the memory of rank ., host .Operation not permitted.; messages between "
+              "processes of this host go through TCP");
 }
 
 }  // namespace peer_memory_test

@@ -29,10 +29,10 @@ inline std::pair<detail::Socket, detail::Socket> socket_pair() {
 // The group of process `rank` of two, with a socket to the other.
 inline std::unique_ptr<ProcessGroup> one_of_two(int rank, detail::Socket socket,
                                                 detail::TcpLimits limits = {}) {
-  std::vector<std::unique_ptr<detail::TcpPeer>> peers(2);
-  peers[static_cast<std::size_t>(1 - rank)] =
-      std::make_unique<detail::TcpPeer>(std::move(socket), "host");
-  return detail::make_tcp_group(rank, "host", std::move(peers), limits);
+  std::vector<detail::Met> met(2);
+  for (detail::Met& one : met) one.host = "host";
+  met[static_cast<std::size_t>(1 - rank)].socket = std::move(socket);
+  return detail::make_tcp_group(rank, std::move(met), limits);
 }
 
 // Two processes that are connected.

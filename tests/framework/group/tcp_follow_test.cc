@@ -117,22 +117,50 @@ TEST(TcpFollow, WhyRankZeroEndsReachesAll) {
   EXPECT_EQ(second.get(), why);
 }
 
+// What becomes of rank 2 of three, which needs rank 1: its error, of which it tells rank 0.
+std::string outcome_of_need(const TcpGroupOptions& options) {
+  const auto group = connect_tcp(of_rank(options, 2));
+  std::byte byte{};
+  GroupMessage message{1, 3, {&byte, 1}};
+  group->receive(message);
+  try {
+    finish(*group, {&message, 1});
+  } catch (const CommError& error) {
+    group->end_others(error.what());
+    return error.what();
+  }
+  return "";
+}
+
 // Where rank 1 says that it listens, there is somebody else.
-TEST(TcpFollow, WhoCannotReachAnotherSaysSoToAll) {
+TEST(TcpFollow, WhoCannotReachAnotherNamesIt) {
   const TcpGroupOptions options = test::local_processes(3);
   auto leader = started(options);
   listening(1);
   const Socket somebody = Socket::listen_on(address("127.0.0.1"));
-  FakeCaller second(rank_0_of(options), options.token, cat("1 3 ", somebody.here().port(), " a"));
+  const int port = somebody.here().port();
+  FakeCaller second(rank_0_of(options), options.token, cat("1 3 ", port, " a"));
   EXPECT_EQ(second.answer(), "welcome");
-  auto third = started(of_rank(options, 2));
+  auto third = std::async(std::launch::async, [&] { return outcome_of_need(options); });
   ASSERT_TRUE(await(somebody.file(), POLLIN, soon()));
   const Socket call = somebody.accept_one();
   call.write_all("SSH-2.0-OpenSSH_9.2\r\n", soon());
   const std::string why = third.get();
-  EXPECT_THAT(why, AllOf(HasSubstr("rank 2 on "), HasSubstr(": rank 1 on a at 127.0.0.1:"),
-                         HasSubstr("it is no process of Belfry")));
-  EXPECT_THAT(leader.get(), AllOf(HasSubstr("rank 2, "), HasSubstr(why)));
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1, a: does not take the call of rank 2: it is no process"),
+                         HasSubstr(cat("(at 127.0.0.1:", port, ")"))));
+  EXPECT_THAT(leader.get(), HasSubstr(why));
+}
+
+TEST(TcpFollow, WhoDoesNotListenIsNamed) {
+  const TcpGroupOptions options = test::local_processes(3);
+  auto leader = started(options);
+  listening(1);
+  FakeCaller second(rank_0_of(options), options.token, "1 3 1 a");
+  EXPECT_EQ(second.answer(), "welcome");
+  const std::string why = outcome_of_need(options);
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1, a: cannot be reached: cannot connect: "),
+                         HasSubstr("(at 127.0.0.1:1)")));
+  EXPECT_THAT(leader.get(), HasSubstr(why));
 }
 
 // Where a port follows from the number of a job, another job may have it, even with the same token.
@@ -182,28 +210,6 @@ TEST(TcpFollow, ARefusalByRankZeroEndsTheSearch) {
   wrong.size = 2;
   EXPECT_THAT(outcome(wrong), HasSubstr("was started for 2 processes, rank 0 for 3"));
   EXPECT_THAT(leader.get(), HasSubstr("was started for 2 processes"));
-}
-
-// Rank 2 does not reach rank 1, where nobody listens or says a word, but hears that rank 0 has
-// ended.
-TEST(TcpFollow, WhoWaitsHearsThatAnotherHasEnded) {
-  for (const bool silent : {false, true}) {
-    const TcpGroupOptions options = test::local_processes(3);
-    auto leader = started(options);
-    listening(1);
-    const Socket nobody = silent ? Socket::listen_on(address("127.0.0.1")) : Socket();
-    FakeCaller second(rank_0_of(options), options.token,
-                      cat("1 3 ", silent ? nobody.here().port() : 1, " a"));
-    EXPECT_EQ(second.answer(), "welcome");
-    auto third = started(of_rank(options, 2));
-    read_letter(second.socket, most_in_table(3));
-    if (silent) {
-      EXPECT_TRUE(await(nobody.file(), POLLIN, soon()));
-    }
-    second.socket = Socket();
-    EXPECT_THAT(leader.get(), HasSubstr("rank 1, a"));
-    EXPECT_THAT(third.get(), HasSubstr("rank 0, "));
-  }
 }
 
 }  // namespace tcp_follow_test

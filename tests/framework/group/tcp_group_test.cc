@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/group/tags.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 
@@ -31,6 +32,7 @@ std::span<std::byte> bytes_of(std::vector<int>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
+// Sockets are opened when processes need each other.
 TEST(TcpGroup, EveryProcessReachesEveryOther) {
   for (const int size : {1, 2, 3, 5}) {
     run(size, [&](ProcessGroup& group) {
@@ -119,7 +121,9 @@ TEST(TcpGroup, WhoEndsIsNamed) {
     EXPECT_THAT(message_of<CommError>([&] {
                   finish(group, {&message, 1});
                 }),
-                AllOf(HasSubstr("rank 2, "), HasSubstr("has ended")));
+                AllOf(HasSubstr("rank 2, "),
+                      HasSubstr(group.rank() == 0 ? "the process has ended"
+                                                  : "cannot be reached: cannot connect: Conn")));
   });
 }
 
@@ -134,6 +138,35 @@ TEST(TcpGroup, WhoAbortsSaysWhy) {
                 }),
                 AllOf(HasSubstr("rank 0, "), HasSubstr("the disk is full")));
   });
+}
+
+// Rank 1 asks rank 2, which does not expect it, or both ask each other at once.
+TEST(TcpGroup, AnUnexpectedQuestionOpensAConnection) {
+  for (const bool both : {false, true})
+    run(3, [&](ProcessGroup& group) {
+      const int peer = 3 - group.rank();
+      const bool asks = group.rank() == 1 || both, is_asked = group.rank() == 2 || both;
+      std::vector<int> asked(1), told(1), own{group.rank()};
+      GroupMessage question{peer, kAskTag, bytes_of(asked)},
+          answer{peer, kAnswerTag, bytes_of(told)};
+      GroupMessage ask{peer, kAskTag, bytes_of(own)}, reply{peer, kAnswerTag, bytes_of(own)};
+      if (group.rank() > 0) {
+        group.receive(question);
+        if (asks) group.receive(answer);
+        if (asks) group.send(ask);
+        if (is_asked) {
+          finish(group, {&question, 1});
+          EXPECT_EQ(asked[0], peer);
+          group.send(reply);
+          finish(group, {&reply, 1});
+        }
+        if (asks) {
+          finish(group, {&answer, 1});
+          EXPECT_EQ(told[0], peer);
+        }
+      }
+      EXPECT_EQ(gather(group, "x").size(), 3u);
+    });
 }
 
 // A process that calls rank 0 before rank 0 listens must not get the port of rank 0 as its own.

@@ -51,11 +51,11 @@ inline std::vector<HostAddress> listening() {
   return found;
 }
 
-// Waits until so many addresses have a listener, or for 0 until none has.
+// Waits until so many addresses have a listener.
 inline std::vector<HostAddress> listening(std::size_t count) {
   for (const Deadline end = soon(); Clock::now() < end;) {
     std::vector<HostAddress> found = listening();
-    if (count == 0 ? found.empty() : found.size() >= count) return found;
+    if (found.size() >= count) return found;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   ADD_FAILURE() << "not so many listen: " << count;

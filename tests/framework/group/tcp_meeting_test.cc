@@ -25,7 +25,6 @@ using namespace tcp_meeting_support;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -120,7 +119,7 @@ TEST(TcpMeeting, ARankThatHasLeftMayComeAgain) {
   EXPECT_EQ(leader.get(), "");
 }
 
-// Rank 1 waits for ranks 2 and 3. Somebody calls it with ranks for which it does not wait.
+// Somebody calls rank 1 with ranks that cannot be, or are connected already.
 TEST(TcpMeeting, AFollowerTurnsAwayRanksThatCannotBe) {
   const TcpGroupOptions options = test::local_processes(4);
   auto leader = started(options);
@@ -138,13 +137,12 @@ TEST(TcpMeeting, AFollowerTurnsAwayRanksThatCannotBe) {
   EXPECT_EQ(right.answer(), "welcome");
   for (const char* const rank : {"1000000", "2", "1", "0", "-5", "4"}) {
     FakeCaller wrong(port_of_second, options.token, cat(rank, " 4 1000 a"));
-    EXPECT_THAT(wrong.answer(), HasSubstr(cat("does not wait for rank ", rank)));
+    EXPECT_THAT(wrong.answer(), HasSubstr(cat("expects no call of rank ", rank)));
   }
   FakeCaller wrong_size(port_of_second, options.token, "3 5 1000 a");
   EXPECT_THAT(wrong_size.answer(), HasSubstr("end rank 1 on "));
   FakeCaller last(port_of_second, options.token, "3 4 1000 a");
   EXPECT_EQ(last.answer(), "welcome");
-  listening(0);  // both have met all
   for (FakeCaller* const fake : {&third, &fourth, &right, &last}) fake->socket = Socket();
   EXPECT_THAT(leader.get(), HasSubstr("rank 2, a: "));
   EXPECT_THAT(second.get(), HasSubstr("rank 0, "));
@@ -223,8 +221,8 @@ TEST(TcpMeeting, StrangersHoldUpNobody) {
   over = true;
 }
 
-TEST(TcpMeeting, NothingListensDuringARun) {
-  constexpr int kStrangers = 10'000;
+TEST(TcpMeeting, StrangersDuringARunHoldUpNobody) {
+  constexpr int kStrangers = 2'000;
   const TcpGroupOptions options = test::local_processes(2);
   std::jthread other([&] {
     const auto group = connect_tcp(of_rank(options, 1));
@@ -233,9 +231,13 @@ TEST(TcpMeeting, NothingListensDuringARun) {
   });
   const auto group = connect_tcp(options);
   EXPECT_THAT(gather(*group, "a"), SizeIs(2));
-  EXPECT_THAT(listening(), IsEmpty());
+  const std::vector<HostAddress> ports = listening();
+  ASSERT_THAT(ports, SizeIs(1));  // of rank 1
   Strangers strangers;
-  for (int i = 0; i < kStrangers; ++i) ASSERT_EQ(strangers.call(rank_0_of(options)), 0);
+  int reached = 0;
+  for (int i = 0; i < kStrangers; ++i) reached += strangers.call(ports[0]);
+  EXPECT_GT(reached, kStrangers / 2);
+  EXPECT_EQ(strangers.call(rank_0_of(options)), 0);
   EXPECT_THAT(gather(*group, "c"), SizeIs(2));
 }
 

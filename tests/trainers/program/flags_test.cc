@@ -318,8 +318,8 @@ TEST(Flags, SayAfterHowManySecondsOfSilenceAProcessIsLost) {
   };
   EXPECT_EQ(silence("--stall_exit_code=75"), std::chrono::seconds(5));  // the default
   EXPECT_EQ(silence("--lost_after_seconds=30"), std::chrono::seconds(30));
-  EXPECT_EQ(silence("--lost_after_seconds=1.5"), std::chrono::milliseconds(1600));  // whole beats
-  EXPECT_EQ(silence("--lost_after_seconds=0").count(), 0);                          // never
+  EXPECT_EQ(silence("--lost_after_seconds=1.6"), std::chrono::seconds(2));  // whole beats
+  EXPECT_EQ(silence("--lost_after_seconds=0").count(), 0);                  // never
   EXPECT_GT(silence("--lost_after_seconds=1e300"), std::chrono::hours(24));
   for (const char* wrong : {"0.5", "-1", "nan"})
     EXPECT_THAT(refusal({"--lost_after_seconds", wrong}), HasSubstr("--lost_after_seconds"))

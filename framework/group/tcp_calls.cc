@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/group/peer_error.h"
+#include "belfry/framework/group/tcp_calls_impl.h"
+
+namespace belfry::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a process waits to be called before it calls itself.
+constexpr std::chrono::milliseconds kCallPatience{1'000};
+// How long it tries to reach another one that does not take the call. Where a run ends, the reason
+// comes from somebody else meanwhile.
+constexpr std::chrono::milliseconds kCallTries{500}, kCallPause{20};
+// How long an address may give no answer at all. The system retries after 1, 3 and 7 s.
+constexpr std::chrono::milliseconds kCallAnswer{8'000};
+
+std::vector<Socket> only(Socket socket) {
+  std::vector<Socket> sockets;
+  sockets.push_back(std::move(socket));
+  return sockets;
+}
+
+}  // namespace
+
+TcpCalls::TcpCalls(Door door, const std::vector<Met>& others, SocketWatch& watch)
+    : door_(std::move(door)),
+      own_name_(cat("rank ", door_.card.rank, " on ", door_.card.host)),
+      others_(others),
+      watch_(watch),
+      reception_(only(std::move(door_.listener)), door_.key, own_name_) {
+  for (const Met& other : others) connected_.push_back(static_cast<bool>(other.socket));
+  watch_.add(reception_.watch().socket(), kDoor, EPOLLIN);
+}
+
+void TcpCalls::need(int rank, bool alone) {
+  const bool at_once = alone || rank < door_.card.rank;
+  const Deadline now = Clock::now(), when = at_once ? now : now + kCallPatience;
+  const auto [call, is_new] = calls_.try_emplace(rank);
+  if (is_new || when < call->second.next) call->second.next = when;
+}
+
+void TcpCalls::note(std::uint64_t key) {
+  if (key == kDoor) rings_ = true;
+  if (const auto call = calls_.find(static_cast<int>(key)); call != calls_.end())
+    call->second.moves = true;
+}
+
+std::vector<TcpCalls::Made> TcpCalls::advance() {
+  std::vector<Made> made;
+  if (std::exchange(rings_, false) || reception_.visit_end() <= Clock::now())
+    while (std::optional<Caller> caller = reception_.next({})) take(std::move(*caller), made);
+  for (auto& [rank, call] : calls_)
+    if (advance(rank, call)) made.push_back({rank, std::move(call.socket)});
+  for (const Made& one : made) {
+    connected_[static_cast<std::size_t>(one.rank)] = true;
+    calls_.erase(one.rank);
+  }
+  return made;
+}
+
+// Whoever has the token is of the run, and of a possible rank.
+void TcpCalls::take(Caller caller, std::vector<Made>& made) {
+  const int rank = caller.card.rank, size = caller.card.size;
+  const bool expected = size == std::ssize(others_) && rank >= 0 && rank < size &&
+                        rank != door_.card.rank && !connected_[static_cast<std::size_t>(rank)];
+  if (!expected) {
+    log_warning(own_name_, ": turned away a process on ", caller.card.host,
+                " that says it is rank ", rank, " of ", size);
+    caller.answer(cat(kEndWord, own_name_, " expects no call of rank ", rank));
+    return;
+  }
+  const auto own = calls_.find(rank);
+  if (own != calls_.end() && own->second.socket && rank < door_.card.rank) {
+    caller.answer(kCalled);
+    return;
+  }
+  if (!caller.answer(kWelcome)) return;
+  if (own != calls_.end()) calls_.erase(own);
+  connected_[static_cast<std::size_t>(rank)] = true;
+  made.push_back({rank, std::move(caller.socket)});
+}
+
+bool TcpCalls::advance(int rank, Outgoing& call) {
+  try {
+    return introduce(rank, call);
+  } catch (const OutOfFiles&) {
+    throw;
+  } catch (const Refused& error) {
+    fail(rank, cat("does not take the call of rank ", door_.card.rank, ": ", error.what()));
+  } catch (const CommError& error) {
+    try_again(rank, call, error.what());
+    return false;
+  }
+}
+
+// Returns whether the other process has taken this one in.
+bool TcpCalls::introduce(int rank, Outgoing& call) {
+  const Deadline now = Clock::now();
+  if (!call.socket) {
+    if (now < call.next) return false;
+    call.socket = Socket::begin_connect(*others_[static_cast<std::size_t>(rank)].way);
+    call.until = now + kCallAnswer;
+    call.moves = true;
+    watch_.add(call.socket, static_cast<std::uint64_t>(rank));
+  }
+  if (!std::exchange(call.moves, false) && (call.introduction || now < call.until)) return false;
+  if (!call.introduction) {
+    if (!call.socket.has_connected()) {
+      if (now >= call.until) fail(rank, "cannot be reached: no answer");
+      return false;
+    }
+    call.introduction.emplace(door_.key, door_.card);
+  }
+  while (!call.introduction->is_over()) {
+    LetterReader& letter = call.introduction->letter();
+    const std::size_t count = call.socket.read_some(letter.space());
+    if (count == 0) return false;
+    letter.add(count);
+    if (letter.whole()) call.introduction->heard(call.socket);
+  }
+  if (!call.introduction->is_called()) return true;
+  call = {.next = now + kCallPatience};
+  return false;
+}
+
+void TcpCalls::try_again(int rank, Outgoing& call, const std::string& why) const {
+  const Deadline now = Clock::now(), first = call.failed.value_or(now);
+  if (now - first > kCallTries) fail(rank, cat("cannot be reached: ", why));
+  call = {.next = now + kCallPause, .failed = first};
+}
+
+void TcpCalls::fail(int rank, const std::string& why) const {
+  const Met& other = others_[static_cast<std::size_t>(rank)];
+  blame_peer(rank, other.host,
+             cat(why, " (at ", endpoint(other.way->str(), other.way->port()), ")"));
+}
+
+Deadline TcpCalls::next_look() const {
+  Deadline next = reception_.visit_end();
+  for (const auto& [rank, call] : calls_)
+    if (!call.introduction) next = std::min(next, call.socket ? call.until : call.next);
+  return next;
+}
+
+}  // namespace belfry::detail
