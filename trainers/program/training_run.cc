@@ -16,6 +16,8 @@
 #include "belfry/trainers/program/flag_conflicts_impl.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/runs/find_in_memory.h"
+#include "belfry/trainers/runs/memory_folders.h"
 #include "belfry/trainers/runs/predictor.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
