@@ -8,7 +8,7 @@
 #include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/weights.h"
-#include "belfry/trainers/core/run_fingerprint.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/names/named_weights.h"
