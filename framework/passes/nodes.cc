@@ -10,13 +10,12 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique.h"
-#include "belfry/framework/core_ops/assign_gathered.h"
-#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/passes/held_nodes.h"
 #include "belfry/framework/passes/smallest_first.h"
 
 namespace belfry {
@@ -130,12 +129,6 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
       node.inputs, [&](const Value& input) { return plan.division(input) == Division::partial(); });
 }
 
-// Whether a node writes a value that the run has gathered first (pass gather_first). Nobody needs
-// the new value before the node's place in the order.
-bool writes_gathered_first(const PlanGraph& plan, const PlanNode& node) {
-  return node.op == &kAssignGathered && !plan.gathered_first.empty();
-}
-
 // eager[n]: node n goes as early as it may. This holds for writes, collectives, gathers of shards
 // and readers of partial sums: they free the memory of their inputs. It also holds for the nodes
 // that the gradient of a loss starts from. A copy is eager if one of its users is. Nodes without a
@@ -156,170 +149,6 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
   return eager;
 }
 
-// Whether other processes or GPUs compute a node's results while its device does something else.
-bool communicates(const PlanNode& node) { return node.op->exchange || node.op->ranks; }
-
-// All processes order their messages by this size.
-std::int64_t bytes_of_messages(const PlanNode& node) {
-  return node.op->exchange ? row_bytes(*node.node) : node.types[0].bytes();
-}
-
-// Nodes that wait for communication. A strand stands still while its next launch waits. So such a
-// node goes after nodes that need not wait, until many more bytes have been sent: 16 MiB, or an
-// eighth of all if it leads to further messages. If values are gathered first (pass gather_first),
-// these are 48 MiB, or a quarter of all.
-class Awaiting {
- public:
-  explicit Awaiting(const PlanGraph& plan)
-      : plan_(plan),
-        due_(plan.nodes.size()),
-        is_behind_(plan.nodes.size()),
-        leads_to_messages_(plan.nodes.size()) {
-    std::int64_t all = 0;
-    std::vector<NodeIndex> open;
-    for (const NodeIndex n : plan.nodes.indices())
-      if (communicates(plan.nodes[n])) {
-        all += bytes_of_messages(plan.nodes[n]);
-        open.push_back(n);
-      }
-    while (!open.empty()) {
-      const PlanNode& node = plan.nodes[open.back()];
-      open.pop_back();
-      for (const Value& input : node.inputs)
-        if (!std::exchange(leads_to_messages_[input.node], true)) open.push_back(input.node);
-    }
-    // Values that were gathered first need not be sent again, so no message waits for delayed
-    // nodes.
-    most_under_way_ = plan.gathered_first.empty() ? kMostUnderWay : 3 * kMostUnderWay;
-    under_way_ = std::min(plan.gathered_first.empty() ? all / 8 : all / 4, most_under_way_);
-  }
-
-  // Records that a node has its place.
-  void place(NodeIndex n) {
-    const PlanNode& node = plan_.node(n);
-    if (begun_ == 0 && !communicates(node)) return;  // as all nodes of most plans
-    for (const Value& input : node.inputs) is_behind_[n] |= is_behind_[input.node];
-    if (!node.launches()) due_[n] = due(node);
-    if (!communicates(node)) return;
-    if (!is_behind_[n]) begun_ += bytes_of_messages(node);
-    due_[n] = begun_ + under_way_;
-    is_behind_[n] = true;
-  }
-
-  // Delays a node that must wait. Returns false if it need not wait.
-  bool hold(NodeIndex n) {
-    if (begun_ == 0) return false;
-    const PlanNode& node = plan_.node(n);
-    if (due(node) == 0 || !node.launches() || communicates(node) ||
-        writes_gathered_first(plan_, node))
-      return false;
-    held_.push_back({n, due(node) + (leads_to_messages_[n] ? 0 : most_under_way_ - under_way_)});
-    return true;
-  }
-
-  // The first node that is due. With `any`, everything else must wait: then the first node of all,
-  // whose messages were first.
-  std::optional<NodeIndex> take(bool any) {
-    auto next =
-        std::ranges::find_if(held_, [&](const DelayedNode& held) { return held.due <= begun_; });
-    if (next == held_.end() && any) next = held_.begin();
-    if (next == held_.end()) return std::nullopt;
-    const NodeIndex n = next->node;
-    held_.erase(next);
-    return n;
-  }
-
- private:
-  static constexpr std::int64_t kMostUnderWay = 16 << 20;
-  struct DelayedNode {
-    NodeIndex node;
-    std::int64_t due;
-  };
-
-  std::int64_t due(const PlanNode& node) const {
-    std::int64_t latest = 0;
-    for (const Value& input : node.inputs) latest = std::max(latest, due_[input.node]);
-    return latest;
-  }
-
-  const PlanGraph& plan_;
-  std::int64_t most_under_way_ = 0, under_way_ = 0;
-  // Bytes that communicating nodes have begun to send, without those after other messages.
-  std::int64_t begun_ = 0;
-  // Once begun_ has reached due_[n], users of n need not be delayed. 0: n does not communicate.
-  Indexed<PlanNode, std::int64_t> due_;
-  Indexed<PlanNode, char> is_behind_;  // n comes after a message, or sends one itself
-  Indexed<PlanNode, char> leads_to_messages_;
-  std::vector<DelayedNode> held_;  // in the order in which they could go
-};
-
-// Puts messages into one order in all processes. Processes with batches of different sizes have
-// different plans, of which some could send the moments of a batch before its gradients, and others
-// after them. So a message that is not eager waits for those that were built before it, unless
-// these wait for more messages than it does.
-class MessageOrder {
- public:
-  explicit MessageOrder(const PlanGraph& plan) : plan_(plan) {
-    for (const PlanNode& node : plan.nodes)
-      if (node.op->exchange) missing_.push_back(node.node);
-    if (missing_.empty()) return;
-    find_levels(missing_[0]->graph());
-  }
-
-  // Holds a message back. Returns false if it need not wait.
-  bool hold(NodeIndex n, bool eager) {
-    if (eager || !plan_.node(n).op->exchange || !must_wait(*plan_.node(n).node)) return false;
-    held_.push_back(n);
-    return true;
-  }
-
-  // Notes that a node has its place. Returns the messages that need not wait any more.
-  std::vector<NodeIndex> place(NodeIndex n) {
-    if (!plan_.node(n).op->exchange) return {};
-    const auto found = std::ranges::find(missing_, plan_.node(n).node);
-    if (found != missing_.end()) missing_.erase(found);
-    return release([&](NodeIndex held) { return !must_wait(*plan_.node(held).node); });
-  }
-
-  // All that are held, where nothing else is left: other writes may want another order.
-  std::vector<NodeIndex> give_up() {
-    return release([](NodeIndex) { return true; });
-  }
-
- private:
-  // How many messages wait for each other before a node can run, as it was built.
-  void find_levels(const Graph& graph) {
-    levels_.resize(graph.size());
-    for (std::size_t id = 0; id < graph.size(); ++id)
-      for (const Output& input : graph.node(id).inputs()) {
-        const Node& from = input.node();
-        levels_[id] = std::max(levels_[id], level(from) + (from.op().exchange ? 1 : 0));
-      }
-  }
-  int level(const Node& node) const { return levels_[static_cast<std::size_t>(node.id())]; }
-
-  bool must_wait(const Node& node) const {
-    return std::ranges::any_of(missing_, [&](const Node* other) {
-      return other->id() < node.id() && level(*other) <= level(node);
-    });
-  }
-
-  std::vector<NodeIndex> release(const auto& may_go) {
-    std::vector<NodeIndex> released;
-    std::erase_if(held_, [&](NodeIndex n) {
-      if (!may_go(n)) return false;
-      released.push_back(n);
-      return true;
-    });
-    return released;
-  }
-
-  const PlanGraph& plan_;
-  std::vector<const Node*> missing_;  // messages without a place
-  std::vector<int> levels_;           // by the id of the node
-  std::vector<NodeIndex> held_;
-};
-
 // The nodes in their new order. A node on a cycle, or after one, is missing.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
@@ -328,7 +157,7 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   for (const PlanNode& node : plan.nodes) missing.add(node.inputs.size() + node.after.size());
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
   SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
-  Awaiting awaiting(plan);
+  AwaitingNodes awaiting(plan);
   MessageOrder messages(plan);
   const auto push_now = [&](NodeIndex n) {
     if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(at(n.value()));

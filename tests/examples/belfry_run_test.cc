@@ -11,7 +11,8 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/runs/memory_saves.h"
+#include "belfry/trainers/runs/memory_folders.h"
+#include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {
 namespace belfry_run_test {

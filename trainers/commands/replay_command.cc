@@ -14,7 +14,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/commands/child_process.h"
 #include "belfry/trainers/commands/subcommands.h"
-#include "belfry/trainers/core/run_fingerprint.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/runs/run_checkpoints.h"

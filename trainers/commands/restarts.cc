@@ -7,7 +7,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/runs/memory_saves.h"
+#include "belfry/trainers/runs/find_in_memory.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/device_list.h"

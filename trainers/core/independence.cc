@@ -23,7 +23,7 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/built_training.h"
-#include "belfry/trainers/core/run_fingerprint.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/device_list.h"
 

@@ -1,14 +1,12 @@
 #include "belfry/trainers/core/run_fingerprint.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "belfry/framework/base/check_hash.h"
-#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -25,6 +23,9 @@
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/data_identity.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
+#include "belfry/trainers/core/fingerprint_keys_impl.h"
 #include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_progress.h"
@@ -32,9 +33,6 @@
 
 namespace belfry {
 namespace {
-
-constexpr std::uint64_t kWholeFile = std::uint64_t{64} << 20, kBlock = std::uint64_t{1} << 20;
-constexpr std::uint64_t kBlocks = kWholeFile / kBlock;  // of a larger file
 
 class TextHash {
  public:
@@ -189,110 +187,6 @@ std::string hash_of_optimizer(const Graph& graph) {
   return hash.str();
 }
 
-// The samples at both ends, where no file can be looked at, or there is a folder of them.
-std::string checksum_of_samples(const Dataset& data) {
-  constexpr std::int64_t kMost = 64;
-  const std::int64_t size = data.size();
-  std::vector<std::int64_t> rows;
-  for (std::int64_t i = 0; i < size; ++i)
-    if (i < kMost || i >= size - kMost) rows.push_back(i);
-  Fnv1a hash;
-  for (const Tensor& tensor : gather_tensors(data, rows))
-    hash.add({tensor.raw(), static_cast<std::size_t>(tensor.bytes())});
-  return hex(hash.value(), 16);
-}
-
-// "input.txt 0123456789abcdef"
-std::string name_and_checksum(const std::string& path) {
-  return cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path));
-}
-
-void add_data(const Dataset& data, JsonValue& fingerprint) {
-  JsonValue fields = JsonValue::array(), files = JsonValue::array();
-  for (const Dataset::Field& field : data.signature())
-    fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
-  const std::vector<std::string> paths = data.files();
-  const bool are_files = !paths.empty() && std::ranges::all_of(paths, [](const std::string& path) {
-    return local_file_system().target_kind(path) != FileKind::kDirectory;
-  });
-  fingerprint.set("fields", std::move(fields)).set("samples", data.size());
-  if (const LengthBuckets* const buckets = data.buckets()) {
-    JsonValue lengths = JsonValue::array();
-    for (const std::int64_t length : buckets->lengths) lengths.push(length);
-    fingerprint.set("buckets", std::move(lengths));
-  }
-  if (data.is_stream()) return;  // to look at its samples is to use them up
-  if (!are_files) {
-    fingerprint.set("checksum", checksum_of_samples(data));
-    return;
-  }
-  for (const std::string& path : paths) files.push(name_and_checksum(path));
-  fingerprint.set("files", std::move(files));
-}
-
-constexpr std::string_view kModel = "model";
-constexpr std::string_view kOptimizerKind = "optimizer_kind";
-constexpr std::string_view kRates = "rates";        // compared as far as both runs go
-constexpr std::string_view kRatesOf = "rates of ";  // the same, of a loss after the first
-constexpr std::string_view kGroupList = "group";
-constexpr std::string_view kTrained = "trained";    // names of variables
-constexpr std::string_view kUpdates = "optimizer";  // its name, and a hash
-constexpr std::string_view kAverages = "averages";
-constexpr std::string_view kCountedAverages = " counted";  // of averages
-
-// The parts of a fingerprint that are no options, and their names for people.
-constexpr std::pair<std::string_view, std::string_view> kParts[] = {
-    {"global_batch", "the global batch"},
-    {kOptimizerKind, "the optimizer"},
-    {kRates, "the learning rate"},
-    {kAverages, "the moving average of weights (moving_average)"},
-    {"samples", "the number of training samples"},
-    {"fields", "the fields of the training data"},
-    {"buckets", "the lengths of batches (bucket_by_length)"},
-    {"files", "the training data"},
-    {"checksum", "the training data"},
-    {"weight_decay", "the weight decay"},
-    {kGroupList, "the list of groups of variables (group)"},
-    {kTrained, "the set of trained variables"},
-    {kUpdates, "the optimizer's updates (their ops or options)"},
-    {"losses", "how the losses are trained"},
-    {kModel, "the model's graph (its ops, options or shapes)"}};
-
-struct FingerprintMember {
-  std::string key, words;
-  // What stands for it in a fingerprint that lacks it; none: there it is not compared. Older
-  // versions had fewer options, and left out some that were off.
-  std::optional<std::string> otherwise;
-};
-
-// The members of a fingerprint, in the order in which they are compared.
-std::vector<FingerprintMember> members_of(const JsonValue& fingerprint) {
-  std::vector<FingerprintMember> members;
-  for (const Option<TrainerOptions>& row : trainer_option_rows())
-    if (is_in_fingerprint(row) && row.value)
-      members.push_back({row.fingerprint_key(), row.in_words(), text_of(row.value({}))});
-  const auto is_listed = [&](const std::string& key) {
-    return std::ranges::find(members, key, &FingerprintMember::key) != members.end() ||
-           std::ranges::find(kParts, key, &std::pair<std::string_view, std::string_view>::first) !=
-               std::end(kParts);
-  };
-  for (const auto& [part, words] : kParts) {
-    if (part ==
-        kUpdates)  // which the options of the optimizer explain; and a trainer's own options
-      for (const auto& [key, value] : fingerprint.members())
-        if (!is_listed(key))
-          members.push_back({key,
-                             key.starts_with(kRatesOf)
-                                 ? cat("the learning rate of ", key.substr(kRatesOf.size()))
-                                 : cat("the option ", key),
-                             std::nullopt});
-    const bool is_new = part == kOptimizerKind;
-    members.push_back({std::string(part), std::string(words),
-                       is_new ? std::nullopt : std::optional<std::string>("")});
-  }
-  return members;
-}
-
 void add_options(const Options<TrainerOptions>& rows, const TrainerOptions& options,
                  JsonValue& fingerprint) {
   for (const Option<TrainerOptions>& row : rows) {
@@ -360,7 +254,7 @@ std::string text_of_sums(const AggregationOptions& options) {
 // Each process tests some of the test data. `what`: "test".
 void add_test_data(const std::string& what, const Dataset* data, std::vector<AgreedItem>& items) {
   JsonValue found = JsonValue::object();
-  if (data) add_data(*data, found);
+  if (data) add_data_identity(*data, found);
   items.push_back({cat("the number of ", what, " samples"), member_text(found, "samples")});
   for (const char* const key : {"files", "checksum"})
     items.push_back({cat("the ", what, " data"), member_text(found, key)});
@@ -384,55 +278,7 @@ JsonValue trained_variables(const Graph& graph) {
   return names;
 }
 
-std::string fingerprint_value_text(std::string_view key, const std::string& value) {
-  if (value.empty()) return "none";
-  if (key != kAverages || !value.ends_with(kCountedAverages)) return shown(value);
-  return cat(shown(value.substr(0, value.size() - kCountedAverages.size())),
-             " with moving_average_warmup");
-}
-
-// Names one variable that only one of the two runs trained; "" for none.
-std::string other_training(const JsonValue& before, const JsonValue& now) {
-  const auto names_in = [](const JsonValue& fingerprint) {
-    std::set<std::string> names;
-    for (const JsonValue& name : fingerprint.at(kTrained).items()) names.insert(name.text());
-    return names;
-  };
-  const std::set<std::string> then = names_in(before), current = names_in(now);
-  std::vector<std::string> differing;
-  std::ranges::set_symmetric_difference(then, current, std::back_inserter(differing));
-  if (differing.empty()) return "";
-  return cat("the set of trained variables has changed: '", shown(differing[0]), "' was ",
-             then.contains(differing[0]) ? "trained, and is not now" : "not trained, and is now",
-             " (VariableOptions::trainable, which a layer or a VariableGetter may have set)");
-}
-
-std::string text_of_member(const JsonValue& fingerprint, const FingerprintMember& member) {
-  return fingerprint.find(member.key) ? member_text(fingerprint, member.key)
-                                      : member.otherwise.value_or("");
-}
-
-// Older runs do not say what they trained. Those of another model have other variables.
-std::string difference_in(const FingerprintMember& member, const JsonValue& before,
-                          const JsonValue& now) {
-  const std::string& key = member.key;
-  if (!member.otherwise && !before.find(key)) return "";
-  const std::string then = text_of_member(before, member), current = text_of_member(now, member);
-  const bool is_rate = key == kRates || key.starts_with(kRatesOf);
-  if (then == current || (is_rate && same_rates(then, current))) return "";
-  if (key != kTrained)
-    return cat(member.words, " was ", fingerprint_value_text(key, then), " and is now ",
-               fingerprint_value_text(key, current));
-  const bool comparable = !then.empty() && member_text(before, kModel) == member_text(now, kModel);
-  return comparable ? other_training(before, now) : "";
-}
-
 }  // namespace
-
-std::string member_text(const JsonValue& json, std::string_view key) {
-  const JsonValue* const value = json.find(key);
-  return !value ? "" : value->kind() == JsonValue::Kind::kString ? value->text() : value->str();
-}
 
 JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& progress) {
   const TrainerOptions& options = built.options();
@@ -459,7 +305,7 @@ JsonValue run_fingerprint(const BuiltTraining& built, const TrainingProgress& pr
   if (const auto& groups = optimizer.groups(); !groups.empty())
     fingerprint.set(kGroupList, text_of_groups(groups));
   add_losses(options.losses, progress, fingerprint);
-  add_data(built.train_data(), fingerprint);
+  add_data_identity(built.train_data(), fingerprint);
   return fingerprint;
 }
 
@@ -484,79 +330,6 @@ std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgres
   add_model(built.nodes().towers[0], items);
   add_messages(built, items);
   return items;
-}
-
-std::string checksum_of_file(FileSystem& files, const std::string& path) {
-  const auto file = files.open(path);
-  const std::uint64_t size = file->size();
-  Fnv1a hash;
-  std::vector<std::byte> part(kBlock);
-  const auto add = [&](std::uint64_t bytes) {
-    while (bytes > 0) {
-      const std::size_t count = file->read(std::span(part).first(std::min(bytes, kBlock)));
-      if (count == 0) return;
-      hash.add(std::span(part).first(count));
-      bytes -= count;
-    }
-  };
-  if (size <= kWholeFile) {
-    add(size);
-    return hex(hash.value(), 16);
-  }
-  const std::uint64_t last = size - kBlock;
-  for (std::uint64_t b = 0; b < kBlocks; ++b) {
-    file->seek(b + 1 == kBlocks ? last : last / (kBlocks - 1) * b);
-    add(kBlock);
-  }
-  return cat(hex(hash.value(), 16), " of ", size, " bytes");
-}
-
-std::string stamp_of_files(const Dataset& data) {
-  FileSystem& files = local_file_system();
-  std::string stamp;
-  for (const std::string& path : data.files()) try {
-      const bool is_folder = files.target_kind(path) == FileKind::kDirectory;
-      const std::uint64_t size = is_folder ? 0 : files.open(path)->size();
-      stamp += cat(path, " ", files.modified(path), " ", size, "\n");
-    } catch (const Error&) {
-      stamp += cat(path, " cannot be read\n");
-    }
-  return stamp;
-}
-
-std::string changed_file(const Dataset& data, const JsonValue& fingerprint) {
-  const JsonValue* const before = fingerprint.find("files");
-  if (!before) return "";
-  std::size_t i = 0;
-  const std::vector<std::string> paths = data.files();
-  for (const JsonValue& file : before->items()) {
-    if (i == paths.size()) break;
-    const std::string& path = paths[i++];
-    try {
-      if (name_and_checksum(path) != file.text()) return path;
-    } catch (const Error&) {
-      return path;
-    }
-  }
-  return "";
-}
-
-std::string first_difference(const JsonValue& before, const JsonValue& now) {
-  for (const FingerprintMember& member : members_of(now))
-    if (std::string text = difference_in(member, before, now); !text.empty()) return text;
-  return "";
-}
-
-std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now) {
-  std::string groups;  // those that freeze decide what is trained
-  for (const FingerprintMember& member : members_of(now)) {
-    const std::string& key = member.key;
-    if (key == kGroupList) groups = difference_in(member, before, now);
-    if (key != kOptimizerKind && key != kAverages && key != kTrained) continue;
-    const std::string text = difference_in(member, before, now);
-    if (!text.empty()) return key == kTrained && !groups.empty() ? groups : text;
-  }
-  return "";
 }
 
 }  // namespace belfry

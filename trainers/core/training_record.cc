@@ -11,6 +11,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/data_identity.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/training_progress.h"

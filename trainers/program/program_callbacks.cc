@@ -50,7 +50,7 @@ std::shared_ptr<const ReplayCheck> add_callbacks(TrainerOptions& options, const 
         std::make_shared<MetricsFile>(*files.metrics, metric_labels(name, flags.run)));
   const std::string& replayed = flags.inspection.replay;
   if (replayed.empty()) return nullptr;
-  const std::int64_t begins = run.found() ? position_in(*run.found()).steps : 0;
+  const std::int64_t begins = run.start().found() ? position_in(*run.start().found()).steps : 0;
   const auto replay = naming_flag<Error>(cat("--replay=", replayed), [&] {
     return std::make_shared<ReplayCheck>(replayed, begins, flags.inspection.replay_step);
   });

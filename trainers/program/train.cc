@@ -219,9 +219,10 @@ class TrainingProgram {
     options_.traced = flags_.run.traced;
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
-    run_.adopt(options_);
-    if (run_.found())
-      naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
+    run_.start().adopt(options_);
+    if (run_.start().found())
+      naming_flag<Error>(run_.start().written(),
+                         [&] { go_on_choosing(options_, flags_, *run_.start().found()); });
   }
 
   // All processes call it after the same step, and one of them writes.
@@ -242,7 +243,7 @@ class TrainingProgram {
   int write_step() {
     set_up("computing a step");
     report_files_.step->write(
-        step_file(options_, *train_data_, [&](Session& session) { run_.load(session); }));
+        step_file(options_, *train_data_, [&](Session& session) { run_.start().load(session); }));
     console_.line(cat("wrote a step to ", flags_.files.step));
     return 0;
   }
@@ -257,7 +258,7 @@ class TrainingProgram {
   int train() {
     const Start start = build();
     set_up("resuming the run");
-    run_.restore(*trainer_);
+    run_.start().restore(*trainer_);
     const std::optional<JsonValue> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
     watch_.emplace(trainer_->loop().activity(), stall_options());

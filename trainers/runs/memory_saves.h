@@ -5,9 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/base/memory_folder.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/callbacks/background_save.h"
@@ -20,30 +18,6 @@ class RunSaver;
 
 // How many saves a host keeps in memory.
 inline constexpr int kSavesInMemory = 2;
-
-// The member of `chosen` in config.json that names a run, wherever its directory is.
-inline constexpr char kRunId[] = "run_id";
-std::string new_run_id();
-// The id of the run in a directory; "" if it has none.
-std::string run_id_of(const std::string& run_dir, FileSystem& files = local_file_system());
-
-// Where a host keeps the saves of a run, as a run directory does: /dev/shm/belfry-<user>-<id>. ""
-// without an id, or if the machine has no files in memory (`root`).
-std::string memory_folder_of(const std::string& id, const std::string& root = memory_file_system());
-
-// All processes of a run call it, before they build anything. Finds the newest save that any of
-// them has in memory, unless a checkpoint of the run directory is newer, and sends it to the hosts
-// that lack it. Returns its path, on this host; "" if there is none. `processes` is null for a lone
-// process. Throws IoError if it cannot be read or written.
-std::string find_in_memory(Processes* processes, const std::string& run_dir,
-                           const std::string& root = memory_file_system());
-
-// Removes what this host has in memory of a run, unless that is live.
-void remove_memory_saves(const std::string& id);
-
-// Removes a save that cannot be read, so that the next start takes that of another host, or the one
-// before it.
-void remove_damaged_save(const std::string& path);
 
 // Bytes: of one copy of the state, what can be written into memory_file_system(), what the training
 // plans to use besides, in all processes of a host, and what this machine or its control group has.
@@ -83,7 +57,6 @@ class MemorySaver final : public Callback {
   void on_error(Trainer& trainer, const std::exception& error) override;
 
  private:
-  bool is_first_of_host() const;
   std::string why_no_room(Trainer& trainer) const;
   std::string take_folder(Trainer& trainer);
   void agree(Trainer& trainer);
@@ -98,7 +71,7 @@ class MemorySaver final : public Callback {
   RunSaver* const saver_;
   std::string id_;
   bool is_on_ = false, spans_hosts_ = false, has_warned_ = false;
-  std::int64_t begun_at_ = 0;             // the step from which the run goes on
+  std::int64_t begun_at_ = 0;             // the step at which this start began
   std::unique_ptr<RunDirectory> folder_;  // of the first process of a host
   BackgroundSave saving_;                 // last: it uses the others
 };

@@ -17,6 +17,7 @@
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/core/data_identity.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"

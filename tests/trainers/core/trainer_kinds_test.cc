@@ -9,7 +9,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/core/run_fingerprint.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 

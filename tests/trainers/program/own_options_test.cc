@@ -2,6 +2,7 @@
 // an option of a trainer of one's own is everywhere at once.
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/core/run_fingerprint.h"
 #include "belfry/trainers/core/trainer.h"

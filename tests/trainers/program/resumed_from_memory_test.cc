@@ -10,6 +10,8 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/runs/find_in_memory.h"
+#include "belfry/trainers/runs/memory_folders.h"
 #include "belfry/trainers/runs/memory_saves.h"
 
 namespace belfry {
