@@ -279,7 +279,8 @@ class TrainBench {
                                             : stdout),
         training_(trainer_options(flags_, wanted.model.model, wanted.model.optimizer)),
         data_(synthetic_data(wanted.model.fields, wanted.model.classes, samples_per_step(flags_),
-                             training_.seed)) {}
+                             training_.seed,
+                             wanted.model.name == "gpt" ? ClassLaw::kZipf : ClassLaw::kUniform)) {}
 
   // Returns the exit code.
   int run() {

@@ -38,6 +38,13 @@ TEST(Gather, KeepsItsContract) {
   check_op({.build = gathered, .inputs = {random_values({5}), ids({4}, {2, 2, 0, 1})}});
 }
 
+// As in text, where one id has many of the rows.
+TEST(Gather, AddsManyRowsOfOneIdInOrder) {
+  std::vector<std::int32_t> most(150, 2);
+  for (std::size_t i = 0; i < most.size(); i += 7) most[i] = static_cast<std::int32_t>(i % 5);
+  check_op({.build = gathered, .inputs = {random_values({5, 3}), ids({150}, std::move(most))}});
+}
+
 Builder gathered_along(GatherOptions options) {
   return [options](Inputs x) { return gather(x[0], x[1], options); };
 }

@@ -1,6 +1,7 @@
 #include "belfry/trainers/data/synthetic_data.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -34,6 +35,20 @@ TEST(SyntheticData, AreUniformAndHoldEveryClass) {
   EXPECT_EQ(std::set<std::int32_t>(labels.begin(), labels.end()).size(), 10u);
   EXPECT_EQ(std::ranges::min(labels), 0);
   EXPECT_EQ(std::ranges::max(labels), 9);
+}
+
+// The sum of 1 / (c + 1) over 10 classes is 2.93, so class 0 is about 34 % and class 9 about 3.4 %.
+TEST(SyntheticData, FollowZipfsLawAsWordsDo) {
+  const auto data = synthetic_data({{"ids", DType::kI32, {100}}}, 10, 100, 1, ClassLaw::kZipf);
+  std::vector<std::int64_t> rows(100);
+  std::iota(rows.begin(), rows.end(), 0);
+  const Tensor ids = gather_tensors(*data, rows).at(0);
+  std::vector<int> counts(10);
+  for (const std::int32_t id : ids.data<std::int32_t>()) ++counts.at(static_cast<std::size_t>(id));
+  for (int c = 0; c < 10; ++c) {
+    SCOPED_TRACE(c);
+    EXPECT_NEAR(counts[static_cast<std::size_t>(c)], 10000 / 2.92897 / (c + 1), 200);
+  }
 }
 
 TEST(SyntheticData, AreAFunctionOfTheSeed) {
