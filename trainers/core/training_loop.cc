@@ -431,7 +431,9 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
     }
     record_.note_runs(runs);
     totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
+    add_scores_of_runs(runs, totals_.scores());
   }
+  totals_.gather_scores(built_.processes());
   totals_.finish(record_.values_of_step());
 }
 
