@@ -1,5 +1,5 @@
-// A metric of a tower: numbers that are added up over all samples, and how the sums end; and what
-// evaluations add up for means by weights.
+// A metric of a tower: numbers that are added up over all samples, or scores that are counted, and
+// how these end; and what evaluations add up for means by weights.
 #pragma once
 #include <functional>
 #include <span>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/graph/graph.h"
+#include "belfry/towers/score_table.h"
 
 namespace belfry {
 
@@ -26,13 +27,23 @@ struct MetricSums {
   std::vector<MetricEnd> ends;  // at least one
 };
 
+// What Tower::metric() takes for a metric of the order of scores, which no sums can give.
+struct MetricScores {
+  Output scores, labels;  // of one shape; labels other than 0 and 1 do not count
+  // Of all samples, by ascending score. If one that counts is NaN, so is the metric.
+  std::function<double(std::span<const ScoreCount>)> of;
+};
+
 // A metric as a tower has it.
 struct TowerMetric {
   std::string name;
-  Output value;                 // a scalar that is a mean over the tower's samples, or sums
-  std::vector<MetricEnd> ends;  // of sums; empty for a mean
+  Output value;  // a scalar that is a mean over the tower's samples; sums; or rows of scores and
+                 // labels
+  std::vector<MetricEnd> ends;  // of sums
+  std::function<double(std::span<const ScoreCount>)> of_scores;
 
-  bool is_mean() const { return ends.empty(); }
+  bool has_scores() const { return static_cast<bool>(of_scores); }
+  bool is_mean() const { return ends.empty() && !has_scores(); }
   // The names of its values.
   std::vector<std::string> value_names() const;
 };

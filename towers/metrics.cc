@@ -18,7 +18,7 @@
 namespace belfry {
 
 std::vector<std::string> TowerMetric::value_names() const {
-  if (is_mean()) return {name};
+  if (ends.empty()) return {name};
   std::vector<std::string> names;
   for (const MetricEnd& end : ends)
     names.push_back(end.name.empty() ? name : cat(name, "_", end.name));
@@ -100,14 +100,12 @@ MetricSums of_threshold(Output scores, Output labels, double threshold, ValueOfC
       });
 }
 
-// Of counts by score: first those of label 0, then those of label 1.
-double area_under_curve(Sums counts) {
-  const std::size_t buckets = counts.size() / 2;
+double area_under_curve(std::span<const ScoreCount> counts) {
   double zeros_below = 0, ones = 0, ordered = 0;  // ordered pairs; equal ones count half
-  for (std::size_t b = 0; b < buckets; ++b) {
-    ordered += counts[buckets + b] * (zeros_below + counts[b] / 2);
-    zeros_below += counts[b];
-    ones += counts[buckets + b];
+  for (const ScoreCount& count : counts) {
+    ordered += count.ones * (zeros_below + count.zeros / 2);
+    zeros_below += count.zeros;
+    ones += count.ones;
   }
   return ordered / (zeros_below * ones);
 }
@@ -187,11 +185,8 @@ MetricSums binary_f1(Output scores, Output labels, double threshold, At at) {
   return of_threshold(scores, labels, threshold, f1_of, at);
 }
 
-MetricSums auc(Output scores, Output labels, AucOptions options, At at) {
-  return one_value(
-      score_counts(scores, labels,
-                   {.buckets = options.buckets + 2, .low = options.low, .high = options.high}, at),
-      area_under_curve);
+MetricScores auc(Output scores, Output labels) {
+  return {.scores = scores, .labels = labels, .of = area_under_curve};
 }
 
 }  // namespace metrics

@@ -52,15 +52,9 @@ MetricSums binary_precision(Output scores, Output labels, double threshold = 0.5
 MetricSums binary_recall(Output scores, Output labels, double threshold = 0.5, At at = {});
 MetricSums binary_f1(Output scores, Output labels, double threshold = 0.5, At at = {});
 
-struct AucOptions {
-  int buckets = 10000;
-  double low = 0, high = 1;  // of scores; those below are equal, and so are those from `high` on
-};
-// The area under the ROC curve: the probability that a random 1 has a higher score than a random 0.
-// It comes from a histogram, where scores in one bucket are equal. So it differs from the exact
-// value by at most half of the share of pairs that meet in a bucket, some 1 / (2 buckets) if scores
-// are spread. For scores that crowd near 0 and 1, count logits, or take more buckets. NaN if one of
-// the labels does not occur.
-MetricSums auc(Output scores, Output labels, AucOptions options = {}, At at = {});
+// The area under the ROC curve: the probability that a random 1 has a higher score than a random 0,
+// where equal scores count one half. NaN if one of the labels does not occur. It is exact for up to
+// a million different scores (ScoreTable). Beyond those, scores whose first bits agree are equal.
+MetricScores auc(Output scores, Output labels);
 
 }  // namespace belfry::metrics

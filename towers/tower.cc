@@ -6,6 +6,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
+#include "belfry/ops/reshape.h"
 
 namespace belfry {
 namespace {
@@ -131,7 +133,7 @@ void Tower::loss(std::string_view name, Output value, At at) {
 
 void Tower::metric(std::string_view name, Output value, At at) {
   require_scalar(cat("metric '", name, "'"), value, at.site);
-  add_metric({std::string(name), in_32_bits(value, at.site), {}}, at.site);
+  add_metric({std::string(name), in_32_bits(value, at.site), {}, {}}, at.site);
 }
 
 void Tower::metric(std::string_view name, MetricSums sums, At at) {
@@ -146,7 +148,26 @@ void Tower::metric(std::string_view name, MetricSums sums, At at) {
     require(static_cast<bool>(end.of), metric(), ": the end '", end.name, "' has no function");
   const Output wide =
       sums.sums.dtype() == DType::kF64 ? sums.sums : cast(sums.sums, DType::kF64, At(at.site));
-  add_metric({std::string(name), wide, std::move(sums.ends)}, at.site);
+  add_metric({std::string(name), wide, std::move(sums.ends), {}}, at.site);
+}
+
+void Tower::metric(std::string_view name, MetricScores scores, At at) {
+  const auto metric = [&] { return cat("metric '", name, "' (", at.site, ")"); };
+  require(scores.scores && scores.labels, metric(), " has no scores or no labels");
+  require(static_cast<bool>(scores.of), metric(), " does not say how its scores end");
+  const Output &x = scores.scores, &labels = scores.labels;
+  require(is_floating(x.dtype()) && x.shape().rank() > 0 && x.shape().compatible(labels.shape()),
+          metric(), ": scores ", x.type(), " and labels ", labels.type(),
+          " must have one shape, of samples, and scores be floating-point");
+  const AutocastScope as_they_are(graph(), {}, at.site);
+  const auto column = [&](Output of) {
+    return reshape(cast(of, DType::kF64, At(at.site)), {kUnknownSize, 1}, At(at.site));
+  };
+  add_metric({std::string(name),
+              concat({column(x), column(labels)}, 1, At(at.site)),
+              {},
+              std::move(scores.of)},
+             at.site);
 }
 
 // Names of values differ, too: other parts of the program know values alone.

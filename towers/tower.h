@@ -77,6 +77,8 @@ class Tower : public TowerNodes {
   // Throws InvalidArgument for sums of an unknown shape, or of no floating-point type, and without
   // ends.
   void metric(std::string_view name, MetricSums sums, At at = {});
+  // The same for scores, e.g. of metrics::auc().
+  void metric(std::string_view name, MetricScores scores, At at = {});
   // A tensor that predictors can request by name.
   void output(std::string_view name, Output value, At at = {});
 

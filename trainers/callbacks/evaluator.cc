@@ -76,9 +76,11 @@ void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
   std::size_t fetch = 0;
   for (std::size_t p = 0; p < shot.predictors; ++p) {
     bool of_loss = true;
+    std::size_t table = 0;
     for (const MetricNumbers::Part& part : totals_.numbers().parts()) {
       of_loss = of_loss && (part.first == 0 || part.is_term());
       const Tensor& fetched = shot.step->fetched(fetch++);
+      if (part.has_scores()) totals_.scores()[table++].add(fetched.data<double>());
       for (std::size_t i = 0; i < part.count; ++i) {
         values.push_back(number_in(fetched, i));
         if (of_loss && !std::isfinite(values.back())) look_at_input(shot, first);
@@ -161,6 +163,7 @@ std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& 
     }
   }
   add(blocks, own);
+  totals_.gather_scores(processes_);
   std::vector<NamedValue> values = no_values(totals_.numbers());
   totals_.finish(values);
   return values;

@@ -32,7 +32,7 @@ struct BadVariables {
 
 // Whether gradients were refused though no op made a value that is not finite.
 bool are_too_large(const Divergence& found) {
-  return found.loss_since && std::isfinite(found.loss) && !found.bad;
+  return found.loss_since && std::isfinite(found.loss) && !found.bad && found.update.empty();
 }
 
 constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
@@ -53,6 +53,9 @@ std::string growth_of(const DivergenceWatch& watch) {
 std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& found) {
   const Suspects& suspects = watch.suspects();
   const bool of_test = !found.loss_since && found.variable.empty();
+  if (!found.update.empty())
+    return cat("a smaller learning rate may help (", the_option("learning_rate"),
+               "), or a limit of gradients (", the_option("clip_norm"), ")");
   if (found.loss_since == 1)
     return cat(
         "no update had been made: look at the data, at the first values of variables, and "
@@ -86,7 +89,10 @@ std::string advice_for(const DivergenceWatch& watch, Precision precision, const 
 std::string Divergence::str() const {
   const std::string which = loss_name.empty() ? "the loss" : cat("the loss '", loss_name, "'");
   std::string text;
-  if (loss_since && std::isfinite(loss))
+  if (!update.empty())
+    text = cat("the update of step ", *loss_since, " by ", update, " overflowed, though ", which,
+               " is ", significant(loss), " and its gradients are finite");
+  else if (loss_since && std::isfinite(loss))
     text = cat("gradients of step ", *loss_since, " are not finite",
                are_too_large(*this) ? ", or so large that their squares are not" : "", ", though ",
                which, " is ", significant(loss));
@@ -95,7 +101,7 @@ std::string Divergence::str() const {
   else if (loss_since)
     text = cat(which, " is ", significant(loss), ", and not finite since step ", *loss_since);
   if (bad) text += cat(": ", bad->text());
-  if (!changes.empty()) text += cat("; this step changed ", changes);
+  if (!changes.empty() && update.empty()) text += cat("; this step changed ", changes);
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
@@ -141,6 +147,13 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
     if (found.bad && found.bad->step != *found.loss_since) found.bad.reset();
     found.loss_name = record.watch().bad_loss();
     found.changes = record.watch().changes();
+    if (record.watch().overflowed()) {
+      std::vector<std::string> names;
+      for (const Optimizer& optimizer : built.options().optimizers())
+        if (std::ranges::find(names, optimizer.name()) == names.end())
+          names.push_back(optimizer.name());
+      found.update = join(names, " and ");
+    }
   }
   if (!found.loss_name.empty()) found.loss = record.metric(found.loss_name);
   if (record.has_metric("validation_loss"))

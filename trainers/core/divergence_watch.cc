@@ -64,7 +64,30 @@ void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool f
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }
 
+// The check of gradients leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a
+// value by little more than the rate times that. Such steps would need 1e17 of them to overflow.
+bool DivergenceWatch::update_may_overflow(std::span<const double> rates) const {
+  constexpr double kSafeRate = 10;
+  const std::vector<Optimizer> optimizers = built_.options().optimizers();
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const Optimizer& optimizer = optimizers[i];
+    double rate = std::abs(rates[i]);
+    for (const VariableGroup& group : optimizer.groups())
+      rate = std::max(rate, std::abs(rates[i] * group.rate));
+    // Adagrad adds squares up, and nothing is known of rules of a program.
+    const bool is_bounded = !optimizer.kind().empty() && optimizer.kind() != "adagrad";
+    if (!is_bounded || !(rate <= kSafeRate)) return true;
+  }
+  return false;
+}
+
+void DivergenceWatch::note_overflow() {
+  overflowed_ = true;
+  changes_ = "the variables";
+}
+
 void DivergenceWatch::note_changes(const std::vector<std::string>& updated) {
+  overflowed_ = false;
   if (!updated.empty())
     changes_ = cat("only the variables of '", join(updated, "' and '"), "'");
   else if (built_.moves_averages_by_batch())
@@ -102,7 +125,8 @@ void DivergenceWatch::skip_step(double loss, const std::string& what) {
   agree_on_input();
   ++skipped_;
   if (warns() && !std::exchange(warned_of_skip_, true))
-    log_warning(std::isfinite(loss)
+    log_warning(overflowed_ ? cat("the update of step ", progress_.steps() + 1, " overflowed")
+                : std::isfinite(loss)
                     ? cat("gradients of step ", progress_.steps() + 1, " are not finite",
                           bad_value_ ? "" : ", or so large that their squares are not")
                     : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),

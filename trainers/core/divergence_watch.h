@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,11 @@ class DivergenceWatch {
   // For a step that is not finite, where steps are guarded: the losses that were updated all the
   // same, of several that take turns.
   void note_changes(const std::vector<std::string>& updated);
+  // For a finite step: whether its update may have made values that are not, so that the variables
+  // must be looked at. note_overflow(): it has made some.
+  bool update_may_overflow(std::span<const double> rates) const;
+  void note_overflow();
+  bool overflowed() const { return overflowed_; }
   // `finite`: its gradients are; `applied`: it has updated the variables, of all losses. A step
   // that the training leaves behind is skipped instead; `what` became of it is for the first
   // warning.
@@ -74,6 +80,7 @@ class DivergenceWatch {
   std::int64_t bad_step_ = 0;        // of bad_loss_, from 1
   std::int64_t skipped_before_ = 0;  // the first step of this run
   std::int64_t skipped_ = 0;
+  bool overflowed_ = false;  // the update of the last step that was not finite
   bool saw_update_ = false, warned_ = false, warned_of_skip_ = false, warned_of_test_ = false;
 };
 

@@ -82,10 +82,9 @@ bool FreeTowers::begin(double& rate) {
 
 void FreeTowers::end(const TrainingStep& step, Trace* trace) {
   const std::lock_guard lock(mutex_);
-  totals_[static_cast<std::size_t>(ended_ / towers_ % kOpenRounds)].add(
-      1, [&](std::span<double> numbers) {
-        numbers_of_runs({&step, 1}, numbers);
-      });
+  MetricTotals& totals = totals_[static_cast<std::size_t>(ended_ / towers_ % kOpenRounds)];
+  totals.add(1, [&](std::span<double> numbers) { numbers_of_runs({&step, 1}, numbers); });
+  add_scores_of_runs({&step, 1}, totals.scores());
   if (trace) trace_ = std::move(*trace);
   if (++ended_ % towers_ == 0) changed_.notify_all();
 }

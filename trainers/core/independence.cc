@@ -143,6 +143,16 @@ bool is_sum_of_samples(const Output& sums, const std::set<const Node*>& by_tower
          });
 }
 
+// Whether the value of a metric is known to be one for all numbers of towers.
+bool is_of_samples(const TowerMetric& metric, const std::set<const Node*>& by_towers) {
+  if (metric.has_scores())  // the last node puts rows together
+    return std::ranges::none_of(metric.value.node().inputs(), [&](const Output& column) {
+      return is_made_of(column, [&](const Node& from) { return by_towers.contains(&from); });
+    });
+  return metric.is_mean() ? is_mean(metric.value, by_towers)
+                          : is_sum_of_samples(metric.value, by_towers);
+}
+
 // k_dependence() for a number of shards that does not follow K, and gradients that are added
 // canonically for every K.
 std::string of_towers(const BuiltTraining& built) {
@@ -219,8 +229,7 @@ std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
     by_towers.insert(plan->tower_dependent.begin(), plan->tower_dependent.end());
   std::vector<std::string> names;
   for (const TowerMetric& metric : built.nodes().towers[0].metrics)
-    if (!(metric.is_mean() ? is_mean(metric.value, by_towers)
-                           : is_sum_of_samples(metric.value, by_towers)))
+    if (!is_of_samples(metric, by_towers))
       for (std::string& name : metric.value_names()) names.push_back(std::move(name));
   return names;
 }

@@ -1,10 +1,12 @@
-// The loss and metrics of several towers and batches, added up in one order.
+// The loss and metrics of several towers, batches and processes, added up in one order.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/kernels/plain.h"
 #include "belfry/towers/replicate.h"
 
@@ -29,7 +31,8 @@ double tower_mean(std::size_t towers, DType dtype, const F& value) {
 }
 
 // What a tower reports: its loss, then its metrics (add_fetches()), as numbers end to end. A loss
-// and a mean have one number, sums have one for each element. In evaluations a loss or mean may be
+// and a mean have one number, sums have one for each element. Scores are no such numbers: they go
+// into a table (ScoreTable). In evaluations a loss or mean may be
 // followed by weighted means that are added to it (TowerRecord::evaluated), as two sums each.
 class MetricNumbers {
  public:
@@ -39,9 +42,12 @@ class MetricNumbers {
     std::size_t first, count;     // numbers
     std::vector<MetricEnd> ends;  // of sums; empty for a mean
     double factor = 0;            // of a weighted mean that is added to the value before; else 0
+    // Of scores, which have no numbers.
+    std::function<double(std::span<const ScoreCount>)> of_scores = {};
 
     bool is_term() const { return factor != 0; }
-    bool is_mean() const { return ends.empty() && !is_term(); }
+    bool has_scores() const { return static_cast<bool>(of_scores); }
+    bool is_mean() const { return ends.empty() && !is_term() && !has_scores(); }
     // A number of several towers, of(t) being that of tower t: the mean, or the sum. Towers have as
     // many samples each.
     template <class F>
@@ -76,8 +82,8 @@ class MetricNumbers {
   std::vector<Part> parts_;
 };
 
-// Adds up the numbers of batches, and ends them. Nothing allocates between the constructor and
-// finish().
+// Adds up the numbers of batches, and ends them. Nothing but scores allocates between the
+// constructor and finish().
 class MetricTotals {
  public:
   explicit MetricTotals(MetricNumbers numbers);
@@ -91,15 +97,20 @@ class MetricTotals {
     fill(std::span(batch_));
     add_batch(weight);
   }
+  // A table for each metric of scores, in their order; of this process.
+  std::span<ScoreTable> scores() { return scores_; }
+  // Adds the scores of all processes to those of this one. All call it, with the same metrics.
+  void gather_scores(Processes* processes);
   // The value of each name of value_names(), of all batches since clear(): weighted means, and ends
-  // of sums. The number of values is theirs.
-  void finish(std::span<NamedValue> values) const;
+  // of sums and scores. The number of values is theirs.
+  void finish(std::span<NamedValue> values);
 
  private:
   void add_batch(double weight);
 
   MetricNumbers numbers_;
   std::vector<double> batch_, totals_;
+  std::vector<ScoreTable> scores_;
   double weight_ = 0;
 };
 

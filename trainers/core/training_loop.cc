@@ -376,10 +376,14 @@ bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
 void TrainingLoop::look_at_step(const StepInfo& step) {
   DivergenceWatch& watch = record_.watch();
   const double loss = record_.step_metrics()[0].value;
-  const bool finite = std::isfinite(loss) && (applied_ || built_.nodes().loss_scale);
+  bool finite = std::isfinite(loss) && (applied_ || built_.nodes().loss_scale);
   const OnNonfinite policy = built_.options().on_nonfinite;
+  if (!finite && built_.guards()) watch.note_changes(updated_);
+  if (finite && has_overflowed()) {
+    finite = false;
+    watch.note_overflow();
+  }
   if (finite || !built_.guards()) return watch.look_at_step(loss, finite, applied_);
-  watch.note_changes(updated_);
   // After an update that has overflowed, no step would be finite.
   if (policy == OnNonfinite::kSkip && bad_variable(built_).empty())
     return watch.skip_step(loss, cat("this step changes ", watch.changes()));
@@ -410,6 +414,16 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
   watch.skip_step(loss, cat("the variables are those of ", newest, " again"));
 }
 
+// Whether the update of a finite step made values that are not. All processes find the same.
+bool TrainingLoop::has_overflowed() {
+  if (!built_.guards() || !applied_) return false;
+  std::vector<double> rates;
+  for (std::size_t l = 0; l < built_.nodes().losses.size(); ++l)
+    rates.push_back(record_.rate_of_loss(l));
+  return record_.watch().update_may_overflow(rates) &&
+         !of_any_process(built_.processes(), bad_variable(built_)).empty();
+}
+
 void TrainingLoop::run_batches(Source& source, Trace* trace) {
   const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
   const std::int64_t every = built_.options().op_hashes_every;
@@ -431,7 +445,9 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
     }
     record_.note_runs(runs);
     totals_.add(1, [&](std::span<double> numbers) { numbers_of_runs(runs, numbers); });
+    add_scores_of_runs(runs, totals_.scores());
   }
+  totals_.gather_scores(built_.processes());
   totals_.finish(record_.values_of_step());
 }
 

@@ -89,6 +89,7 @@ class TrainingLoop {
   void forget_losses(std::int64_t equal_steps);
   bool run_loss(TrainingStep& run, std::size_t number, Batch& batch, RunOptions how);
   void look_at_step(const StepInfo& step);
+  bool has_overflowed();
   void end();
   void ask(StepRequest request);
   void agree_to_stop();

@@ -90,6 +90,7 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
     // Rows that do not count have shards, too: all processes send their messages in one order.
     add_feeds(towers[t], nodes.batch.rows[t], nodes.batch.begins[t], feeds);
     losses_.push_back(fetches.size());
+    if (nodes.batch.samples[t] > 0) scored_.push_back(fetches.size());
     if (nodes.runs(t)) add_fetches(towers[t], fetches);
   }
   if (nodes.of_all_towers) {
@@ -243,6 +244,17 @@ void TrainingStep::metrics_of_run(std::span<double> result) const {
       result[numbers_.parts()[p].first - 1 + i] = combined(p, i);
 }
 
+std::span<ScoreTable> TrainingStep::add_scores(std::span<ScoreTable> tables) const {
+  std::size_t used = 0;
+  for (std::size_t p = 0; p < numbers_.parts().size(); ++p) {
+    if (!numbers_.parts()[p].has_scores()) continue;
+    for (const std::size_t tower : scored_)
+      tables[used].add(step_->fetched(tower + p).data<double>());
+    ++used;
+  }
+  return tables.subspan(used);
+}
+
 void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result) {
   std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN());
   result[0] = 0;
@@ -252,6 +264,10 @@ void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> resul
     run.metrics_of_run(result.subspan(first));
     first += run.numbers().count() - 1;
   }
+}
+
+void add_scores_of_runs(std::span<const TrainingStep> runs, std::span<ScoreTable> tables) {
+  for (const TrainingStep& run : runs) tables = run.add_scores(tables);
 }
 
 namespace {

@@ -73,6 +73,9 @@ class TrainingStep {
   std::vector<double> tower_losses() const;
   // The metrics of the towers, combined.
   void metrics_of_run(std::span<double> result) const;
+  // Adds the scores of the towers of this process, one table after the other. The rest of the
+  // tables.
+  std::span<ScoreTable> add_scores(std::span<ScoreTable> tables) const;
   const MetricNumbers& numbers() const { return numbers_; }
   // "gradient_norm", the norm of all combined gradients in the last run, as updates take them
   // before they are clipped; then "gradient_norm/NAME" of each variable. Empty unless options ask
@@ -108,6 +111,7 @@ class TrainingStep {
   bool equal_;                       // all towers of all processes have equally many samples
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
+  std::vector<std::size_t> scored_;  // of them, those of towers that have samples
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
   std::size_t applied_ = 0;          // the fetch of StepNodes::unscaling.applied; 0: none
   std::size_t per_process_;          // how many of its values belong to one process
@@ -119,6 +123,8 @@ class TrainingStep {
 // The sum of the losses of runs, then their metrics: the numbers of the step that they make. NaN
 // for the metrics of runs that were left out at the end.
 void numbers_of_runs(std::span<const TrainingStep> runs, std::span<double> result);
+// Adds the scores of these runs: those of this process.
+void add_scores_of_runs(std::span<const TrainingStep> runs, std::span<ScoreTable> tables);
 
 // A plan, and how often a step runs it.
 struct PlanOfStep {

@@ -26,7 +26,8 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output r
   std::vector<Output> values;
   for (const TowerRecord& tower : towers) {
     values.push_back(row_of(tower.loss));
-    for (const TowerMetric& metric : tower.metrics) values.push_back(row_of(metric.value));
+    for (const TowerMetric& metric : tower.metrics)
+      if (!metric.has_scores()) values.push_back(row_of(metric.value));
   }
   values.push_back(request);
   return gather_over_processes(concat(values, 0), graph.process());

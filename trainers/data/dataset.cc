@@ -82,6 +82,8 @@ const Dataset& LazyDataset::loaded() const {
     require(dataset != nullptr, "the function of a LazyDataset gave no dataset");
     require(dataset->signature() == signature_, "the function of a LazyDataset gave ",
             dataset->describe(), ", which has other fields than were announced");
+    require(!dataset->is_stream(), "the function of a LazyDataset gave ", dataset->describe(),
+            "; a stream reads nothing before its samples are needed, so pass it as it is");
     loaded_ = std::move(dataset);
   }
   return *loaded_;

@@ -103,7 +103,7 @@ class LazyDataset final : public Dataset {
  public:
   using Load = std::function<std::unique_ptr<Dataset>()>;
   // The call that needs the data throws what `load` throws. It throws InvalidArgument if `load` is
-  // an empty function, or returns no dataset or one of another signature.
+  // an empty function, or returns no dataset, one of another signature, or a stream.
   // Dataset::check() calls `check`; null: it does nothing.
   LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {},
               std::function<void()> check = nullptr)

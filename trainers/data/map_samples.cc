@@ -121,6 +121,8 @@ class WithoutBadRecords final : public Dataset {
   const Vocabulary* vocabulary() const override { return data_->vocabulary(); }
   std::vector<std::string> files() const override { return data_->files(); }
   std::int64_t left_out() const override { return bad_->count(); }
+  const LengthBuckets* buckets() const override { return data_->buckets(); }
+  bool is_stream() const override { return data_->is_stream(); }
 
  private:
   template <class F>

@@ -29,6 +29,7 @@ namespace belfry {
 namespace metric_totals_test {
 
 constexpr std::int64_t kClasses = 7, kPixels = 4, kBatch = 24;
+constexpr float kThreshold = 1 - 3e-7f;
 
 // Predictions that the model reports as they are, so that no weight moves the metrics.
 struct Samples {
@@ -42,9 +43,9 @@ struct Samples {
     for (std::int64_t i = 0; i < count; ++i) {
       for (int c = 0; c < kClasses; ++c) logits.push_back(2 * value(i, 3 + c));
       labels.push_back(static_cast<std::int32_t>((i * i + 2 * i) % kClasses));
-      // Scores of different samples are in different buckets of a thousand.
-      scores.push_back((static_cast<float>(i * 37 % 1000) + 0.5f) / 1000);
-      binary.push_back(value(i, 5) > 0.2f - 0.4f * scores.back() ? 1 : 0);
+      // Some are equal, and all are close to 1.
+      scores.push_back(1 - 6e-8f * static_cast<float>(i * 37 % 11));
+      binary.push_back(value(i, 5) > 0.6f - 0.1f * static_cast<float>(i * 37 % 11) ? 1 : 0);
       for (int p = 0; p < kPixels; ++p) {
         prediction.push_back(value(i, 11 + p) * value(i, 11 + p));
         truth.push_back(value(i, 17 + p) > 0 ? 1.f : 0.f);
@@ -78,9 +79,9 @@ Output reporting_model(Tower& tower, Output logits, Output label, Output score, 
   tower.metric("recall", metrics::recall(logits, label));
   tower.metric("top3", metrics::top_k(logits, label, 3));
   tower.metric("confusion", metrics::confusion_matrix(logits, label));
-  tower.metric("binary_f1", metrics::binary_f1(score, binary, 0.4));
-  tower.metric("binary_precision", metrics::binary_precision(score, binary, 0.4));
-  tower.metric("binary_recall", metrics::binary_recall(score, binary, 0.4));
+  tower.metric("binary_f1", metrics::binary_f1(score, binary, kThreshold));
+  tower.metric("binary_precision", metrics::binary_precision(score, binary, kThreshold));
+  tower.metric("binary_recall", metrics::binary_recall(score, binary, kThreshold));
   tower.metric("auc", metrics::auc(score, binary));
   tower.metric("dice", metrics::dice(prediction, truth));
   tower.metric("ratio", metrics::ratio(prediction, truth));
@@ -163,14 +164,14 @@ class Expected {
   void of_scores() {
     double right = 0, ones = 0, predicted = 0, ordered = 0, pairs = 0;
     for (auto i = static_cast<std::size_t>(begin_); i < static_cast<std::size_t>(end_); ++i) {
-      const bool positive = s_.scores[i] >= 0.4f;
+      const bool positive = s_.scores[i] >= kThreshold;
       right += positive && s_.binary[i] == 1 ? 1 : 0;
       ones += s_.binary[i];
       predicted += positive ? 1 : 0;
       for (auto j = static_cast<std::size_t>(begin_); j < static_cast<std::size_t>(end_); ++j) {
         if (s_.binary[i] != 1 || s_.binary[j] != 0) continue;
         pairs += 1;
-        ordered += s_.scores[i] > s_.scores[j] ? 1 : 0;
+        ordered += s_.scores[i] > s_.scores[j] ? 1 : s_.scores[i] == s_.scores[j] ? 0.5 : 0;
       }
     }
     values_["binary_f1"] = 2 * right / (ones + predicted);

@@ -12,6 +12,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/exp.h"
+#include "belfry/ops/relu.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/support/process_threads.h"
@@ -320,17 +321,35 @@ TEST(NonfiniteStep, IsOneWhoseGradientsHaveInfiniteSquares) {
   }
 }
 
-// No later step would be finite, so none is skipped.
-TEST(NonfiniteStep, AfterAnUpdateThatOverflowedIsNotSkipped) {
+// No later step would be finite, so none is skipped. It may show in no loss.
+TEST(NonfiniteStep, WhoseUpdateOverflowsEndsTheTraining) {
   const auto data = spiced_data(1);
-  TrainerOptions options = steep_options(1e10, sgd(1e30));
-  options.on_nonfinite = OnNonfinite::kSkip;
-  const auto trainer = make(std::move(options), *data);
+  const ModelFunction hides = [](Tower& tower, Output x, Output, Output) {
+    const Output w = variable(tower.graph(), "w", {}, {.initializer = init::ones()}).read();
+    return relu(w * 1e10) + reduce_mean(x) * 0.0;
+  };
+  for (const bool shows : {true, false})
+    for (const OnNonfinite policy : {OnNonfinite::kStop, OnNonfinite::kSkip}) {
+      TrainerOptions options = steep_options(1e10, sgd(1e30));
+      if (!shows) options.model = hides;
+      options.on_nonfinite = policy;
+      const auto trainer = make(std::move(options), *data);
+      const std::string error = test::message_of<Diverged>([&] { trainer->train(); });
+      EXPECT_EQ(trainer->steps(), 1);
+      EXPECT_THAT(error, AllOf(HasSubstr("the update of step 1 by SGD overflowed, though the loss "
+                                         "is 1e+10 and its gradients are finite; 'w' f32[]"),
+                               HasSubstr("has -inf at element 0"),
+                               HasSubstr("a smaller learning rate may help")));
+    }
+}
+
+// Adagrad's sum of squares overflows in step 5, and the weights would stay as they are for ever.
+TEST(NonfiniteStep, WhoseSlotOverflowsEndsTheTraining) {
+  const auto data = spiced_data(1);
+  const auto trainer = make(steep_options(9e18, adagrad(0.01)), *data);
   const std::string error = test::message_of<Diverged>([&] { trainer->train(); });
-  EXPECT_EQ(trainer->steps(), 2);
-  EXPECT_EQ(trainer->record().watch().skipped_steps(), 1);
-  EXPECT_THAT(error, AllOf(HasSubstr("the loss of step 2 is "), HasSubstr("'w' f32[]"),
-                           HasSubstr("has -inf at element 0")));
+  EXPECT_THAT(error, AllOf(HasSubstr("the update of step "), HasSubstr(" by Adagrad overflowed"),
+                           HasSubstr("has inf at element 0")));
 }
 
 // The best loss so far, which no optimizer moves, and a mask.
@@ -453,6 +472,24 @@ TEST_F(NonfiniteRun, DoesNotSaveAModelThatHadGoneBad) {
   EXPECT_EQ(done.code, 1);
   EXPECT_THAT(done.error, HasSubstr("a smaller learning rate may help"));
   EXPECT_TRUE(checkpoints_in(local_file_system(), run_).empty());
+}
+
+TEST_F(NonfiniteRun, SavesNothingAfterAnUpdateThatOverflowed) {
+  Recipe wild = recipe(1);
+  wild.model = [](Tower& tower, Output x, Output, Output) {
+    const Output w = variable(tower.graph(), "w", {}, {.initializer = init::ones()}).read();
+    return relu(w * 1e10) + reduce_mean(x) * 0.0;
+  };
+  wild.optimizer = sgd([](const StepInfo& info) { return info.step < 3 ? 1e-12 : 1e30; });
+  const TrainResult done = run_train({dir_, "--save_every_steps=1"}, wild);
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("the update of step 4 by SGD overflowed"));
+  EXPECT_EQ(checkpoints_in(local_file_system(), run_).back(), 3);
+  // The batch that follows is taken with those variables, until nothing is left to restore.
+  const TrainResult restored = run_train({dir_, "--on_nonfinite=restore"}, wild);
+  EXPECT_EQ(restored.code, 1);
+  EXPECT_THAT(restored.error,
+              HasSubstr("the update of step 4 overflowed: the variables are those of "));
 }
 
 TEST_F(NonfiniteRun, TakesTheVariablesOfTheNewestCheckpoint) {

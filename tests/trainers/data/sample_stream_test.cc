@@ -92,6 +92,21 @@ TEST(SampleStream, SkipsToALaterEpochAndOpensAnewForAnEarlierOne) {
   }
 }
 
+TEST(SampleStream, StaysOneWithoutTheBadRecordsOfAMap) {
+  Calls calls;
+  EXPECT_TRUE(
+      without_bad_records(numbers(100, calls), std::make_shared<BadRecords>())->is_stream());
+  EXPECT_EQ(calls.opened, 0);
+}
+
+// Whether data are a stream must be known before they are loaded.
+TEST(SampleStream, IsNotLoadedLazily) {
+  Calls calls;
+  const LazyDataset lazy({{"number", DType::kI32, {}}}, [&] { return numbers(100, calls); });
+  EXPECT_THAT(message_of<InvalidArgument>([&] { lazy.size(); }),
+              HasSubstr("gave numbers, 4 records at a time; a stream reads nothing"));
+}
+
 TEST(SampleStream, SaysThatItHasEnded) {
   Calls calls;
   const auto data = numbers(7, calls);
