@@ -333,7 +333,7 @@ for path in list(pathlib.Path("renamed/machines").glob("*.json")):
     path.rename(path.with_name("m" + path.name[::-1].replace("nosj.", "") + ".json"))
 for name in ("all_reduce", "scaling"):
     path = pathlib.Path(f"renamed/tables/{name}.json")
-    tables = [t for t in json.loads(path.read_text()) if t.get("jitter_of", "none") == "none"][:5][::-1]
+    tables = [t for t in json.loads(path.read_text()) if t.get("jitter_of", "none") == "none"][:2][::-1]
     for table in tables:
         for member in ("machine", "also_from"):
             if member in table:
@@ -344,7 +344,7 @@ for name in ("all_reduce", "scaling"):
     path.write_text(json.dumps(tables))
     plain = [t for t in json.loads((docs / f"tables/{name}.json").read_text()) if t.get("jitter_of", "none") == "none"]
     pathlib.Path("plain/tables").mkdir(parents=True, exist_ok=True)
-    pathlib.Path(f"plain/tables/{name}.json").write_text(json.dumps(plain[:5]))
+    pathlib.Path(f"plain/tables/{name}.json").write_text(json.dumps(plain[:2]))
 for folder in ("machines", "workloads"):
     shutil.copytree(docs / folder, pathlib.Path("plain") / folder)
 EOF
@@ -358,7 +358,7 @@ EOF
   };
   for (const std::string command : {"all_reduce", "scaling"}) {
     const std::string plain = rows("plain", command);
-    EXPECT_GT(std::ranges::count(plain, '\n'), 15);
+    EXPECT_GT(std::ranges::count(plain, '\n'), 7);
     EXPECT_EQ(rows("renamed", command), plain);
   }
 }
