@@ -33,7 +33,9 @@ class AllReduce {
         net_(h_ > 1 ? cluster.network.rate.at(bytes) : std::numeric_limits<double>::infinity()) {}
 
   double ring() const {
-    const double hops = 2 * (n_ - h_) * cluster_.link.latency + network_hops(2 * h_);
+    // NCCL counts two hops of each host's ring over the network, and all others within hosts.
+    const double all = 2 * (n_ - 1), between = h_ > 1 ? std::min(2 * h_, all) : 0;
+    const double hops = (all - between) * cluster_.link.latency + network_hops(between);
     return hops + bytes_ * ring_share(n_) / slowest();
   }
   double tree() const {

@@ -57,16 +57,29 @@ class StepJobs {
     add_pieces(begin, step);
     measure_sums(step);
     step.stragglers = arithmetic_ * spread_;
-    step.device_bytes =
-        work_.parameters() * (4.0 + training_.gradient_bytes + 4.0 * training_.slots) +
-        work_.elements() * training_.element_bytes * training_.batch;
+    step.device_bytes = device_bytes();
     return step;
   }
 
  private:
+  // Gradients that are summed together.
+  struct Bucket {
+    std::string name;  // of the last
+    double bytes = 0;
+    int gradients = 0, after = -1;
+  };
+
   double samples_of_step() const {
     return static_cast<double>(training_.batch) * training_.accumulation;
   }
+
+  double device_bytes() const {
+    if (is_plan()) return work_.device_bytes;
+    return work_.parameters() * (4.0 + training_.gradient_bytes + 4.0 * training_.slots) +
+           work_.elements() * training_.element_bytes * training_.batch;
+  }
+
+  bool is_plan() const { return !work_.launches.empty(); }
 
   int add(StepRunner runner, std::string name, double seconds, std::vector<int> deps) {
     require(std::isfinite(seconds), "'", name, "' would take ", seconds,
@@ -85,17 +98,30 @@ class StepJobs {
     return add(StepRunner::kCompute, name, seconds * (1 + spread_), std::move(deps));
   }
 
-  // Seconds of a layer's arithmetic for one batch, or of its memory traffic if that takes longer.
-  double forward_seconds(const WorkloadLayer& layer) const {
-    const double samples = training_.batch;
-    double seconds = layer.flops * samples / flops_;
-    if (cluster_.memory_rate > 0) {
-      const double bytes = layer.elements * samples * training_.element_bytes * 2 +
-                           layer.parameters * training_.element_bytes;
-      seconds = std::max(seconds, bytes / cluster_.memory_rate);
-    }
+  // Seconds of arithmetic, or of its memory traffic if that takes longer.
+  double kernel_seconds(double flops, double bytes) const {
+    double seconds = flops / flops_;
+    if (cluster_.memory_rate > 0) seconds = std::max(seconds, bytes / cluster_.memory_rate);
     return seconds * training_.slowness + training_.kernel;
   }
+
+  // Of a layer, for one batch.
+  double forward_seconds(const WorkloadLayer& layer) const {
+    const double samples = training_.batch;
+    const double bytes = layer.elements * samples * training_.element_bytes * 2 +
+                         layer.parameters * training_.element_bytes;
+    return kernel_seconds(layer.flops * samples, bytes);
+  }
+
+  // Of a launch of a plan. What follows the sums does not depend on the batch.
+  double launch_seconds(const WorkloadLaunch& launch) const {
+    if (launch.seconds >= 0) return launch.seconds;
+    const double scale = launch.after_sums ? 1 : static_cast<double>(training_.batch) / work_.batch;
+    return kernel_seconds(launch.flops * scale, launch.bytes * scale);
+  }
+
+  // The time that a host needs for a launch is part of the time that the launch was seen to take.
+  static double kernels_of(const WorkloadLaunch& launch) { return launch.seconds >= 0 ? 0 : 1; }
 
   // The samples of a batch reach the device.
   std::vector<int> add_input(double batches) {
@@ -116,20 +142,34 @@ class StepJobs {
   void add_earlier_batches() {
     const int batches = training_.accumulation - 1;
     if (batches == 0) return;
-    double seconds = 0;
+    double seconds = 0, kernels = static_cast<double>(work_.layers.size()) * (1 + kBackward);
     for (const WorkloadLayer& layer : work_.layers)
       seconds += (1 + kBackward) * forward_seconds(layer);
-    const double kernels = static_cast<double>(work_.layers.size()) * 3 * batches;
-    compute(cat(batches, " earlier batches"), seconds * batches, kernels, add_input(batches));
+    for (const WorkloadLaunch& launch : work_.launches)
+      if (!launch.after_sums) {
+        seconds += launch_seconds(launch);
+        kernels += kernels_of(launch);
+      }
+    compute(cat(batches, " earlier batches"), seconds * batches, kernels * batches,
+            add_input(batches));
   }
 
   void add_step() {
     add_earlier_batches();
+    if (is_plan()) {
+      add_launches();
+      return;
+    }
     std::vector<int> deps = add_input(1);
     for (const WorkloadLayer& layer : work_.layers)
       compute(layer.name, forward_seconds(layer), 1, std::exchange(deps, {}));
-    add_backward();
-    add_fetch();
+    for (std::size_t l = work_.layers.size(); l-- > 0;) {
+      const WorkloadLayer& layer = work_.layers[l];
+      const int job =
+          compute(layer.name + " gradient", kBackward * forward_seconds(layer), kBackward, {});
+      add_gradient(layer.name, layer.parameters, job);
+    }
+    add_last_sums();
     double seconds = 0;  // gradient, weight and slots are read, weight and slots are written
     if (cluster_.memory_rate > 0)
       seconds = work_.parameters() * (training_.gradient_bytes + 8.0 + 8.0 * training_.slots) /
@@ -137,26 +177,50 @@ class StepJobs {
     updates_.push_back(compute("update", seconds, 1, std::exchange(sums_, {})));
   }
 
-  void add_backward() {
-    double bytes = 0;
-    int layers = 0, last = -1;
-    std::vector<std::pair<std::string, double>> waiting;  // sums that begin after all gradients
-    for (std::size_t l = work_.layers.size(); l-- > 0;) {
-      const WorkloadLayer& layer = work_.layers[l];
-      last = compute(layer.name + " gradient", kBackward * forward_seconds(layer), 2, {});
-      if (layer.parameters > 0) ++layers;
-      bytes += layer.parameters * training_.gradient_bytes;
-      if (bytes == 0 || (l > 0 && bytes < training_.bucket_bytes)) continue;
-      std::string name = layers > 1 ? cat("sum of ", layers, " layers down to ", layer.name)
-                                    : "sum of " + layer.name;
-      if (training_.overlap)
-        add_sum(std::move(name), bytes, last);
-      else
-        waiting.emplace_back(std::move(name), bytes);
-      bytes = 0;
-      layers = 0;
+  void add_launches() {
+    std::vector<int> deps = add_input(1);
+    for (const WorkloadLaunch& launch : work_.launches) {
+      if (launch.after_sums) continue;
+      const int job =
+          compute(launch.name, launch_seconds(launch), kernels_of(launch), std::exchange(deps, {}));
+      add_gradient(launch.name, launch.parameters, job);
     }
-    for (auto& [name, size] : waiting) add_sum(std::move(name), size, last);
+    add_last_sums();
+    deps = std::exchange(sums_, {});
+    int last = compute("all gradients", 0, 0, std::move(deps));
+    for (const WorkloadLaunch& launch : work_.launches)
+      if (launch.after_sums)
+        last = compute(launch.name, launch_seconds(launch), kernels_of(launch), {});
+    updates_.push_back(last);
+  }
+
+  // Gradients that a job has completed join the bucket, which is summed once it is full.
+  void add_gradient(const std::string& name, double parameters, int job) {
+    if (parameters == 0) return;
+    bucket_.name = name;
+    bucket_.bytes += parameters * training_.gradient_bytes;
+    bucket_.after = job;
+    ++bucket_.gradients;
+    if (bucket_.bytes >= training_.bucket_bytes) close_bucket();
+  }
+
+  void close_bucket() {
+    const Bucket full = std::exchange(bucket_, {});
+    if (full.gradients == 0) return;
+    const std::string name = full.gradients == 1
+                                 ? "sum of " + full.name
+                                 : cat("sum of ", full.gradients, " layers down to ", full.name);
+    if (training_.overlap)
+      add_sum(name, full.bytes, full.after);
+    else
+      waiting_.emplace_back(name, full.bytes);
+  }
+
+  void add_last_sums() {
+    close_bucket();
+    const int last = runners_[at(index_of(StepRunner::kCompute))].jobs.back();
+    for (auto& [name, bytes] : std::exchange(waiting_, {})) add_sum(std::move(name), bytes, last);
+    add_fetch();
   }
 
   bool has_servers() const { return training_.algorithm == SumAlgorithm::kServers; }
@@ -228,7 +292,9 @@ class StepJobs {
   std::vector<std::string> names_;
   std::vector<JobRunner> runners_;
   std::vector<int> sums_, updates_;
-  double arithmetic_ = 0;  // seconds of a step, without stragglers
+  Bucket bucket_;
+  std::vector<std::pair<std::string, double>> waiting_;  // sums that begin after all gradients
+  double arithmetic_ = 0;                                // seconds of a step, without stragglers
   std::vector<char> critical_;
 };
 

@@ -26,10 +26,33 @@ double amount(const JsonValue& json, const char* name) {
   return value;
 }
 
-double total_of_layers(const TrainingWorkload& work, double WorkloadLayer::*amount) {
+template <class Piece>
+double total_of(const std::vector<Piece>& pieces, double Piece::*amount) {
   double sum = 0;
-  for (const WorkloadLayer& layer : work.layers) sum += layer.*amount;
+  for (const Piece& piece : pieces) sum += piece.*amount;
   return sum;
+}
+
+// The launches of a plan.
+TrainingWorkload of_plan(const JsonValue& json, const std::string& name) {
+  constexpr std::int64_t kMostSamples = 1 << 30;
+  const std::int64_t batch = json.at("batch").integer();
+  require(batch >= 1 && batch <= kMostSamples, json.at("batch").where(), "a plan for ", batch,
+          " samples");
+  TrainingWorkload work{.name = name,
+                        .sample = "sample",
+                        .sample_bytes = amount(json, "sample_bytes"),
+                        .batch = static_cast<int>(batch),
+                        .device_bytes = amount(json, "device_bytes")};
+  for (const char* const list : {"launches", "after_sums"})
+    for (const JsonValue& launch : json.at(list).items())
+      work.launches.push_back({.name = launch.at("name").text(),
+                               .after_sums = list == std::string_view("after_sums"),
+                               .parameters = amount(launch, "parameters"),
+                               .flops = amount(launch, "flops"),
+                               .bytes = amount(launch, "bytes")});
+  require(!work.launches.empty(), json.at("launches").where(), "a plan without launches");
+  return work;
 }
 
 // The summary of a model, which counts a batch.
@@ -49,14 +72,14 @@ TrainingWorkload of_summary(const JsonValue& json, const std::string& name) {
 }  // namespace
 
 double TrainingWorkload::parameters() const {
-  return total_of_layers(*this, &WorkloadLayer::parameters);
+  return total_of(layers, &WorkloadLayer::parameters) +
+         total_of(launches, &WorkloadLaunch::parameters);
 }
-double TrainingWorkload::flops() const { return total_of_layers(*this, &WorkloadLayer::flops); }
-double TrainingWorkload::elements() const {
-  return total_of_layers(*this, &WorkloadLayer::elements);
-}
+double TrainingWorkload::flops() const { return total_of(layers, &WorkloadLayer::flops); }
+double TrainingWorkload::elements() const { return total_of(layers, &WorkloadLayer::elements); }
 
 TrainingWorkload parse_workload(const JsonValue& json, const std::string& otherwise) {
+  if (const JsonValue* const plan = json.find("work")) return of_plan(*plan, otherwise);
   if (json.find("batch_size")) return of_summary(json, otherwise);
   require_workload_members(json, "a workload",
                            {"name", "made_by", "sample", "sample_bytes", "layers"});
@@ -70,6 +93,23 @@ TrainingWorkload parse_workload(const JsonValue& json, const std::string& otherw
   }
   require(!work.layers.empty(), json.at("layers").where(), "a workload without layers");
   return work;
+}
+
+JsonValue to_json(const TrainingWorkload& work) {
+  JsonValue launches = JsonValue::array(), after_sums = JsonValue::array();
+  for (const WorkloadLaunch& launch : work.launches)
+    (launch.after_sums ? after_sums : launches)
+        .push(JsonValue::object()
+                  .set("name", launch.name)
+                  .set("parameters", launch.parameters)
+                  .set("flops", launch.flops)
+                  .set("bytes", launch.bytes));
+  return JsonValue::object()
+      .set("batch", work.batch)
+      .set("sample_bytes", work.sample_bytes)
+      .set("device_bytes", work.device_bytes)
+      .set("launches", std::move(launches))
+      .set("after_sums", std::move(after_sums));
 }
 
 }  // namespace belfry

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/op_work.h"
 
 namespace belfry {
@@ -27,6 +29,14 @@ LaunchWork work_of(const Plan& plan, NodeIndex node, int shard) {
   const bool is_itself = of.op == &of.node->op() && !of.packed_form();
   if (is_itself) work.flops = 2 * work_of(*of.node, inputs, outputs).multiply_adds;
   return work;
+}
+
+const char* phase_of(const PlanNode& node) {
+  const NodeOrigin& origin = node.node->origin();
+  if (node.fused_update() || node.writes() > 0) return "update";
+  if (node.participants() > 0 || node.op == &kTransfer || node.op == &kCopy) return "communication";
+  if (origin.forward || node.is_rematerialised()) return "gradient";
+  return origin.call > 0 ? "forward" : "other";
 }
 
 }  // namespace belfry

@@ -14,4 +14,8 @@ struct LaunchWork {
 // Of one run of the node's kernel: of a shard, if the node runs once per shard.
 LaunchWork work_of(const Plan& plan, NodeIndex node, int shard);
 
+// What a launch is for: "forward", "gradient", "update" (with sums, if they are fused),
+// "communication" (other sums, and copies) or "other".
+const char* phase_of(const PlanNode& node);
+
 }  // namespace belfry

@@ -6,8 +6,6 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/trace/launch_work.h"
@@ -86,19 +84,13 @@ class ContentMaker {
   }
 
   void add_place(JsonValue& args, const Timeline::Slice& slice) const {
-    args.set("phase", phase_of(slice)).set("layer", layer_of(*plan_.node(slice.node).node));
+    args.set("phase", phase(slice)).set("layer", layer_of(*plan_.node(slice.node).node));
   }
 
-  const char* phase_of(const Timeline::Slice& slice) const {
-    const PlanNode& node = plan_.node(slice.node);
-    const NodeOrigin& origin = node.node->origin();
+  const char* phase(const Timeline::Slice& slice) const {
     const bool of_strand = !slice.is_part && at(slice.track) < plan_.strands.size();
     if (of_strand && plan_.strands[StrandIndex(slice.track)].communicates) return "messages";
-    if (node.fused_update() || node.writes() > 0) return "update";
-    if (node.participants() > 0 || node.op == &kTransfer || node.op == &kCopy)
-      return "communication";
-    if (origin.forward || node.is_rematerialised()) return "gradient";
-    return origin.call > 0 ? "forward" : "other";
+    return phase_of(plan_.node(slice.node));
   }
 
   // "conv0" of "tower1/conv0/Conv2d", and of the nodes of its gradient.

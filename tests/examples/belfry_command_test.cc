@@ -299,6 +299,70 @@ TEST_F(BelfryCommandTest, SimulatesAModelThatAProgramSumsUp) {
   EXPECT_THAT(done.output, HasSubstr("mine on DGX-1 (8 x V100)"));
 }
 
+TEST_F(BelfryCommandTest, SimulatesAPlanWithTracedTimes) {
+  const std::string machine = cat(BELFRY_SOURCE_DIR, "/docs/machines/v100-dgx1.json");
+  const Finished planned =
+      shell(cat("linear_regression --devices=gpu:2 --dry_run --json=p.json "
+                "--links=",
+                machine));
+  ASSERT_EQ(planned.status, 0) << planned.errors;
+  EXPECT_THAT(planned.output, HasSubstr(" ms on 2 devices of DGX-1 (8 x V100), with arithmetic"));
+  EXPECT_GT(nlohmann::json::parse(shell("cat p.json").output)["predicted"]["step_ms"], 0);
+  const Finished done = shell(cat(
+      "linear_regression --devices=cpu:1 --dry_run --json=p.json >/dev/null && linear_regression "
+      "--devices=cpu:1 --trace_file=t.json >/dev/null 2>&1 && belfry simulate p.json "
+      "--trace=t.json --devices=1,8 --json=- --machine=",
+      machine));
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto rows = nlohmann::json::parse(done.output)["rows"];
+  const auto sums = nlohmann::json::parse(shell("belfry trace summary t.json --json=-").output);
+  EXPECT_NEAR(1e3 * rows[0]["step_s"].get<double>(), sums["step_ms"].get<double>(), 1e-3);
+  EXPECT_GT(rows[1]["step_s"], rows[0]["step_s"]);
+  expect_refusal(cat("belfry simulate p.json --trace=t.json --batch_size=1 --machine=", machine), 2,
+                 "for its own batch");
+}
+
+// Predictions know no name and no order: the same rows come out of renamed tables in other order.
+TEST_F(BelfryCommandTest, PredictsTablesWhateverTheirNames) {
+  const std::string prepare = cat(R"(python3 - )", BELFRY_SOURCE_DIR, R"(/docs <<'EOF'
+import json, pathlib, shutil, sys
+docs = pathlib.Path(sys.argv[1])
+for folder in ("machines", "workloads", "tables"):
+    shutil.copytree(docs / folder, pathlib.Path("renamed") / folder)
+for path in list(pathlib.Path("renamed/machines").glob("*.json")):
+    path.rename(path.with_name("m" + path.name[::-1].replace("nosj.", "") + ".json"))
+for name in ("all_reduce", "scaling"):
+    path = pathlib.Path(f"renamed/tables/{name}.json")
+    tables = [t for t in json.loads(path.read_text()) if t.get("jitter_of", "none") == "none"][:2][::-1]
+    for table in tables:
+        for member in ("machine", "also_from"):
+            if member in table:
+                table[member] = "m" + table[member][::-1]
+        for member in ("id", "what", "name"):
+            if member in table:
+                table[member] = f"{abs(hash(table[member]))}"
+    path.write_text(json.dumps(tables))
+    plain = [t for t in json.loads((docs / f"tables/{name}.json").read_text()) if t.get("jitter_of", "none") == "none"]
+    pathlib.Path("plain/tables").mkdir(parents=True, exist_ok=True)
+    pathlib.Path(f"plain/tables/{name}.json").write_text(json.dumps(plain[:2]))
+for folder in ("machines", "workloads"):
+    shutil.copytree(docs / folder, pathlib.Path("plain") / folder)
+EOF
+)");
+  ASSERT_EQ(shell(prepare).status, 0);
+  const auto rows = [&](const std::string& docs, const std::string& command) {
+    return shell(cat("BELFRY=$(command -v belfry) ", BELFRY_SOURCE_DIR,
+                     "/scripts/simulator_tables ", command, " --docs=", docs,
+                     " | grep -E '^ +[0-9]' | sort"))
+        .output;
+  };
+  for (const std::string command : {"all_reduce", "scaling"}) {
+    const std::string plain = rows("plain", command);
+    EXPECT_GT(std::ranges::count(plain, '\n'), 7);
+    EXPECT_EQ(rows("renamed", command), plain);
+  }
+}
+
 TEST_F(BelfryCommandTest, RefusesSimulationsThatItCannotMake) {
   const std::string simulation = simulation_of("resnet50", "v100-dgx1");
   expect_refusal("belfry simulate", 2, "needs --machine=FILE");

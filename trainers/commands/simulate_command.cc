@@ -16,6 +16,8 @@
 #include "belfry/trainers/commands/plot_file.h"
 #include "belfry/trainers/commands/simulation_report.h"
 #include "belfry/trainers/commands/subcommands.h"
+#include "belfry/trainers/commands/trace_summary.h"
+#include "belfry/trainers/commands/traced_times.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/output_file.h"
 
@@ -32,7 +34,7 @@ struct MeasuredRate {
 };
 
 struct SimulateFlags {
-  std::string help, workload, machine, json, plot, trace;
+  std::string help, workload, times, machine, json, plot, trace;
   std::vector<std::int64_t> devices = {1, 2, 4, 8};
   std::vector<std::int64_t> bytes;
   std::vector<std::string> without;
@@ -40,6 +42,7 @@ struct SimulateFlags {
   SimulatedTraining training;
   DeviceFaults faults;
   bool explain = false;
+  bool as_planned = false;  // the batch of a plan, not --batch_size
 };
 
 std::vector<std::int64_t> read_devices(const WrittenFlag& flag) {
@@ -104,7 +107,8 @@ bool at_least_zero(double value) { return value >= 0; }
 void add_training_flags(FlagParser& parser, SimulateFlags& flags) {
   SimulatedTraining& training = flags.training;
   parser.group("Training");
-  parser.add("--batch_size", training.batch, 1, 1 << 30, "N", "samples of a device at a time [1]");
+  parser.add("--batch_size", training.batch, 1, 1 << 30, "N",
+             "samples of a device at a time [1, or as planned]");
   parser.add("--accumulation", training.accumulation, 1, 1 << 20, "N", "batches per step [1]");
   parser.add(
       "--precision",
@@ -158,6 +162,9 @@ void add_machine_flags(FlagParser& parser, SimulateFlags& flags) {
         return microseconds * 1e-6;
       },
       "X", "time that each kernel takes in addition, however small the batch [0]");
+  parser.add("--trace", flags.times, "FILE",
+             "times of launches of a plan: what the same program has written on one device for "
+             "--trace_file=FILE [FLOPs and bytes say them]");
   parser.add_number("--jitter", flags.training.jitter, "a number of at least 0", at_least_zero, "X",
                     "standard deviation of the time that devices take for the same batch, as a "
                     "share of that time; all wait for the slowest [0]");
@@ -195,8 +202,8 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
       program);
   parser.add_argument(
       "WORKLOAD", flags.workload,
-      "what a replica computes: a file of docs/workloads, or what PROGRAM --summary "
-      "--json=FILE has written; without it, --bytes says what is summed");
+      "what a replica computes: a file of docs/workloads, or what PROGRAM --dry_run --json=FILE "
+      "(its plan) or --summary --json=FILE has written; without it, --bytes says what is summed");
   add_machine_flags(parser, flags);
   add_training_flags(parser, flags);
   add_fault_flags(parser, flags);
@@ -224,18 +231,30 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
       "--measured, --servers and --device_mtbf_hours need a WORKLOAD");
   require<FlagError>(!flags.measured || !parser.given("--slowness"),
                      "--measured says how slow arithmetic is, and so does --slowness: give one");
+  require<FlagError>(
+      flags.times.empty() || (!flags.workload.empty() && !flags.measured &&
+                              !parser.given("--slowness") && !parser.given("--kernel_us")),
+      "--trace says how long launches of a plan take: it needs one as WORKLOAD, and --measured, "
+      "--slowness and --kernel_us have no use");
+  flags.as_planned = !parser.given("--batch_size");
   return flags;
 }
 
-// What `make` makes of a file of JSON. Errors about the content name the file.
+// What `make` makes of the text of a file. Errors about the content name the file.
 template <class Make>
-auto read_description(const std::string& path, const Make& make) {
-  const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
+auto read_content(const std::string& path, std::uint64_t most_bytes, const Make& make) {
+  const std::vector<std::byte> bytes = local_file_system().read(path, most_bytes);
   try {
-    return make(JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    return make(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   } catch (const Error& error) {
     throw InvalidArgument(cat(path, ": ", error.what()));
   }
+}
+
+template <class Make>
+auto read_description(const std::string& path, const Make& make) {
+  return read_content(path, kMostJsonBytes,
+                      [&](std::string_view text) { return make(JsonValue::parse(text)); });
 }
 
 void leave_out(const std::vector<std::string>& parts, ClusterDescription& cluster,
@@ -281,6 +300,16 @@ SimulationReport simulate(const SimulateFlags& flags, ClusterDescription cluster
                           flags.training,
                           flags.faults,
                           {}};
+  TrainingWorkload& work = report.work;
+  if (work.batch > 0 && flags.as_planned) report.training.batch = work.batch;
+  if (!flags.times.empty()) {
+    require<FlagError>(
+        work.batch > 0 && report.training.batch == work.batch, "--trace=", flags.times,
+        " has times of launches of a plan, for its own batch: ", flags.workload,
+        work.batch > 0 ? cat(" plans ", work.batch, " samples") : std::string(" is no plan"));
+    read_content(flags.times, kMostTraceBytes,
+                 [&](std::string_view text) { take_traced_times(text, work); });
+  }
   if (flags.measured)
     report.training.slowness =
         calibrated_slowness(report.work, report.cluster, report.training, flags.measured->devices,
@@ -296,6 +325,7 @@ int run_simulate(const SimulateFlags& flags) {
   outputs.reserve_input(cat("--machine=", flags.machine), flags.machine);
   if (!flags.workload.empty())
     outputs.reserve_input(cat("WORKLOAD=", flags.workload), flags.workload);
+  if (!flags.times.empty()) outputs.reserve_input(cat("--trace=", flags.times), flags.times);
   OutputFile* const json_file = outputs.open("--json", flags.json);
   OutputFile* const trace = outputs.open("--trace_file", flags.trace);
   std::optional<PlotFile> plot;

@@ -18,8 +18,6 @@
 namespace belfry {
 namespace {
 
-constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 30;
-
 struct SummaryFlags {
   std::string help, file, peak, precision = "f32", json;
   int top = 20;

@@ -10,6 +10,8 @@
 
 namespace belfry {
 
+inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 30;  // of a file
+
 // Launches of one kind, over all workers and GPUs.
 struct TraceSum {
   std::string name;

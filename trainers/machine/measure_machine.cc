@@ -237,10 +237,13 @@ std::string name_of(const MeasuredDevices& here, int threads) {
   return cat(count, here.logical_gpus > 1 ? "-logical-gpus-" : "-gpus-", name);
 }
 
-MachineDescription read_machine(FileSystem& files, const std::string& path) {
+JsonValue read_links(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
-  const JsonValue json =
-      JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+MachineDescription read_machine(FileSystem& files, const std::string& path) {
+  const JsonValue json = read_links(files, path);
   return json.find("host") ? host_machine(parse_cluster(json)) : parse_machine(json);
 }
 
@@ -286,6 +289,12 @@ std::string cache_directory() {
   if (cache && cache[0] == '/') return cat(cache, "/belfry");
   const char* const home = std::getenv("HOME");
   return home && home[0] == '/' ? cat(home, "/.cache/belfry") : "";
+}
+
+std::optional<ClusterDescription> find_cluster(FileSystem& files, const std::string& links) {
+  const JsonValue json = read_links(files, links);
+  if (!json.find("host")) return {};
+  return parse_cluster(json);
 }
 
 MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,

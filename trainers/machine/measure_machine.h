@@ -1,10 +1,12 @@
 // Measures once what moving and adding bytes costs here, and keeps the figures.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "belfry/allreduce/prediction/machine.h"
+#include "belfry/allreduce/simulation/cluster.h"
 #include "belfry/framework/base/file_system.h"
 
 namespace belfry {
@@ -47,5 +49,8 @@ struct MachineOptions {
 // require_measurable() does.
 MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
                                 const MachineOptions& options = {});
+
+// The cluster that such a file describes; nothing if it describes links of pairs of devices.
+std::optional<ClusterDescription> find_cluster(FileSystem& files, const std::string& links);
 
 }  // namespace belfry

@@ -170,9 +170,15 @@ class FlagConflicts {
     const std::string& resume = flags_.run.resume;
     const bool goes_on = !flags_.run.directory.empty() || (resume != "auto" && resume != "never");
     const bool may_choose = goes_on && !flags_.given.allreduce;
-    check_auto_flags(flags_.automatic, aggregation_.choice.any,
-                     wishes_auto || flags_.inspection.check_equivalence > 0 || may_choose,
-                     "--allreduce=auto");
+    check_auto_flags(
+        flags_.automatic, aggregation_.choice.any,
+        wishes_auto || flags_.inspection.check_equivalence > 0 || may_choose || plans_for_machine(),
+        "--allreduce=auto");
+  }
+
+  // A dry run predicts the time of a step on the machine of --links.
+  bool plans_for_machine() const {
+    return flags_.inspection.dry_run && !flags_.automatic.remeasure && !aggregation_.choice.any;
   }
 
   void check_links() const {

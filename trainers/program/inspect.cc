@@ -1,5 +1,10 @@
 #include "belfry/trainers/program/inspect.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "belfry/allreduce/simulation/simulated_step.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
@@ -9,8 +14,10 @@
 #include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/planned_step.h"
+#include "belfry/trainers/core/planned_work.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/memory_saves.h"
@@ -171,6 +178,45 @@ void add_step(const Inspection& at, JsonValue& json) {
   json.set("step", to_json(step).set("note", note));
 }
 
+// How long the planned step takes on the hosts of --links, as `belfry simulate` predicts it.
+// Nothing without such a file, or if the file has no peak for this precision.
+void add_time(const Inspection& at, const TrainingWorkload& work, JsonValue& json) {
+  const std::string& links = at.flags.automatic.links;
+  if (links.empty()) return;
+  const TrainerOptions& options = at.trainer.built().options();
+  const std::optional<ClusterDescription> cluster = find_cluster(local_file_system(), links);
+  const std::string precision(name_of(options.precision));
+  if (!cluster || !cluster->flops.contains(precision)) {
+    at.console.line(cat("no time is predicted: ", links,
+                        cluster
+                            ? " has no \"tflops\" for " + precision
+                            : " describes links alone; files of docs/machines describe devices"));
+    return;
+  }
+  const auto local = static_cast<int>(options.devices.size());
+  const int on_host = local * std::min(at.flags.group.processes, options.session.planned_per_host);
+  const SimulatedTraining training{.batch = options.batch_size,
+                                   .precision = precision,
+                                   .bucket_bytes = options.aggregation.bucket_mb * (1 << 20),
+                                   .per_host = std::min(on_host, cluster->devices_per_host)};
+  const SimulatedStep step =
+      simulate_step(work, *cluster, training, local * at.flags.group.processes);
+  char time[32];
+  std::snprintf(time, sizeof time, "%.3f ms", step.seconds * 1e3);
+  at.console.line(cat("a step takes at least ", time, " on ", step.devices, " devices of ",
+                      cluster->name, ", with arithmetic at its peak (docs/simulator.md)"));
+  json.set("predicted",
+           JsonValue::object().set("machine", cluster->name).set("step_ms", step.seconds * 1e3));
+}
+
+// Adds what one device does, and how long that takes.
+void add_work(const Inspection& at, JsonValue& json) {
+  const std::optional<TrainingWorkload> work = planned_work(at.trainer.built());
+  if (!work) return;
+  json.set("work", to_json(*work));
+  add_time(at, *work, json);
+}
+
 // A plan names no run directory, but one of several processes would have saves in memory with it.
 std::int64_t bytes_of_memory_saves(const Inspection& at) {
   const bool keeps = at.flags.group.processes > 1 && at.flags.trainer.aggregation.zero_stage == 0;
@@ -194,6 +240,7 @@ JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue
   if (at.flags.trainer.session.logical_gpus > 1)
     memory.set("physical_gpus", print_physical_use(session, at.console));
   add_step(at, json);
+  add_work(at, json);
   return memory;
 }
 

@@ -18,7 +18,7 @@ namespace belfry {
 namespace {
 
 // What a process knows of saves.
-struct Holder {
+struct HolderOfSaves {
   std::string id;             // of the run in its run directory
   std::int64_t on_disk = -1;  // the newest step of that
   std::int64_t room = 0;      // bytes
@@ -34,21 +34,21 @@ struct Holder {
         .set("saves", std::move(steps))
         .str();
   }
-  static Holder read(const std::string& text) {
+  static HolderOfSaves read(const std::string& text) {
     const JsonValue json = JsonValue::parse(text);
-    Holder holder{.id = json.at("id").text(),
-                  .on_disk = json.at("on_disk").integer(),
-                  .room = json.at("room").integer(),
-                  .saves = {}};
+    HolderOfSaves holder{.id = json.at("id").text(),
+                         .on_disk = json.at("on_disk").integer(),
+                         .room = json.at("room").integer(),
+                         .saves = {}};
     for (const auto& [step, bytes] : json.at("saves").members())
       holder.saves[std::stoll(step)] = bytes.integer();
     return holder;
   }
 };
 
-Holder this_holder(const Processes* processes, const std::string& run_dir,
-                   const std::string& root) {
-  Holder own{.id = run_id_of(run_dir), .saves = {}};
+HolderOfSaves this_holder(const Processes* processes, const std::string& run_dir,
+                          const std::string& root) {
+  HolderOfSaves own{.id = run_id_of(run_dir), .saves = {}};
   if (const auto steps = checkpoints_in(local_file_system(), run_dir); !steps.empty())
     own.on_disk = steps.back();
   if (own.id.empty() || !is_first_of_host(processes)) return own;
@@ -65,12 +65,12 @@ struct SaveChoice {
 // All processes make the same choice. A process has the saves of the run only if it knows it by the
 // id that rank 0 knows.
 std::optional<SaveChoice> choose_save(const Processes* processes,
-                                      const std::vector<Holder>& holders) {
-  const auto holds = [&](const Holder& one, std::int64_t step) {
+                                      const std::vector<HolderOfSaves>& holders) {
+  const auto holds = [&](const HolderOfSaves& one, std::int64_t step) {
     return one.id == holders[0].id && one.saves.contains(step);
   };
   std::map<std::int64_t, std::int64_t> saves;
-  for (const Holder& one : holders)
+  for (const HolderOfSaves& one : holders)
     if (one.id == holders[0].id) saves.insert(one.saves.begin(), one.saves.end());
   for (auto save = saves.rbegin(); save != saves.rend() && save->first >= holders[0].on_disk;
        ++save) {
@@ -78,7 +78,7 @@ std::optional<SaveChoice> choose_save(const Processes* processes,
     bool fits = true;
     for (int rank = 0; rank < std::ssize(holders); ++rank) {
       if (processes && first_of_host(*processes, rank) != rank) continue;
-      const Holder& one = holders[static_cast<std::size_t>(rank)];
+      const HolderOfSaves& one = holders[static_cast<std::size_t>(rank)];
       if (holds(one, save->first)) {
         if (choice.route.from < 0) choice.route.from = rank;
       } else {
@@ -108,12 +108,12 @@ bool is_first_of_host(const Processes* processes) {
 
 std::string find_in_memory(Processes* processes, const std::string& run_dir,
                            const std::string& root) {
-  const Holder own = this_holder(processes, run_dir, root);
-  std::vector<Holder> holders{own};
+  const HolderOfSaves own = this_holder(processes, run_dir, root);
+  std::vector<HolderOfSaves> holders{own};
   if (processes) {
     holders.clear();
     for (const std::string& text : processes->gather(own.str()))
-      holders.push_back(Holder::read(text));
+      holders.push_back(HolderOfSaves::read(text));
   }
   const std::optional<SaveChoice> choice = choose_save(processes, holders);
   if (!choice) return "";

@@ -105,6 +105,19 @@ TEST(WorkloadFiles, MayBeSummariesOfModels) {
   EXPECT_EQ(work.layers[0].elements, 10);
 }
 
+TEST(WorkloadFiles, MayBePlans) {
+  const TrainingWorkload work{.sample_bytes = 8,
+                              .launches = {{.name = "gradient", .parameters = 3, .flops = 4},
+                                           {.name = "update", .after_sums = true, .bytes = 5}},
+                              .batch = 16,
+                              .device_bytes = 9};
+  const JsonValue plan = JsonValue::object().set("work", to_json(work));
+  const TrainingWorkload read = parse_workload(JsonValue::parse(plan.str()), "mine");
+  EXPECT_EQ(read.name, "mine");
+  EXPECT_EQ(to_json(read).str(), to_json(work).str());
+  EXPECT_EQ(read.parameters(), 3);
+}
+
 TEST(WorkloadFiles, WithoutLayersAreRefused) {
   EXPECT_THROW(parse_workload(JsonValue::parse(
                    R"({"name": "x", "sample": "image", "sample_bytes": 4, "layers": []})")),

@@ -60,8 +60,11 @@ TEST(SimulatedStep, RefusesNumbersWithoutEnd) {
 TEST(AllReduceSeconds, BetweenHostsAreThoseOfTheSlowestLink) {
   const ClusterDescription cluster = cluster_of(4);
   const ClusterPart part{16, 4};
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(cluster, part, 1e9, SumAlgorithm::kRing),
-                   2 * 12 * kLatency + 2 * 4 * kNetworkLatency + 1e9 * 2 * 15 / 16 / kNetworkRate);
+  EXPECT_DOUBLE_EQ(
+      all_reduce_seconds(cluster, part, 1e9, SumAlgorithm::kRing),
+      (2 * 15 - 2 * 4) * kLatency + 2 * 4 * kNetworkLatency + 1e9 * 2 * 15 / 16 / kNetworkRate);
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(cluster, {2, 1}, 1e9, SumAlgorithm::kRing),
+                   2 * kNetworkLatency + 1e9 / kNetworkRate);
   EXPECT_DOUBLE_EQ(all_reduce_seconds(cluster, part, 1e9, SumAlgorithm::kTree),
                    2 * 3 * kLatency + 2 * 2 * kNetworkLatency + 1e9 * 2 * 15 / 16 / kNetworkRate);
   EXPECT_DOUBLE_EQ(all_reduce_seconds(cluster, part, 1e9, SumAlgorithm::kHierarchical),
@@ -80,6 +83,24 @@ TEST(AllReduceSeconds, TakeTheFastestWayUnlessOneIsNamed) {
       least = std::min(least, all_reduce_seconds(cluster, part, bytes, way));
     EXPECT_EQ(fastest, least);
   }
+}
+
+// Two samples: 2 ms forward and 4 ms of gradients, then sums of 1e8 elements, and 3 ms of updates.
+TEST(SimulatedStep, RunsTheLaunchesOfAPlan) {
+  TrainingWorkload work{
+      .name = "plan",
+      .launches = {{.name = "forward", .flops = kFlops * 2e-3},
+                   {.name = "gradient", .parameters = 1e8, .flops = kFlops * 4e-3},
+                   {.name = "update", .after_sums = true, .flops = kFlops * 3e-3}},
+      .batch = 2,
+      .device_bytes = 7};
+  const ClusterDescription cluster = cluster_of(4);
+  const double sum = all_reduce_seconds(cluster, {4, 4}, 4e8);
+  EXPECT_NEAR(seconds_of(work, cluster, 4, {.batch = 2}), 9e-3 + sum, 1e-12);
+  EXPECT_NEAR(seconds_of(work, cluster, 4), 6e-3 + sum, 1e-12) << "half of the batch";
+  EXPECT_EQ(simulate_step(work, cluster, {}, 1).device_bytes, 7);
+  for (WorkloadLaunch& launch : work.launches) launch.seconds = 5e-3;
+  EXPECT_NEAR(seconds_of(work, cluster, 4, {.batch = 2}), 15e-3 + sum, 1e-12);
 }
 
 TEST(AllReduceSeconds, OfSwitchesNeedOne) {

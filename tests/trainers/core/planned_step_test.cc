@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/planned_work.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_nodes.h"
@@ -142,6 +143,33 @@ TEST(PlannedStep, NeedsADryRunAndARankThatThereIs) {
                 process_place({.dry_run = true, .planned_place = {2, 2}});
               }),
               HasSubstr("there is no rank 2 of 2"));
+}
+
+// Each tower's device computes all gradients, and updates follow them.
+TEST(PlannedWork, IsThatOfOneDevice) {
+  for (const int devices : {1, 2}) {
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.1),
+                           .batch_size = 4,
+                           .session = {.dry_run = true}};
+    options.devices.clear();
+    for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("GPU", d));
+    const auto data = smooth_data(64);
+    Trainer trainer(find_trainer("replicated"), options, *data);
+    const std::optional<TrainingWorkload> work = planned_work(trainer.built());
+    ASSERT_TRUE(work);
+    EXPECT_EQ(work->parameters(), kGradients);
+    EXPECT_EQ(work->batch, 4);
+    double flops = 0;
+    int after = 0;
+    for (const WorkloadLaunch& launch : work->launches) {
+      flops += launch.flops;
+      after += launch.after_sums;
+      EXPECT_TRUE(!launch.after_sums || launch.parameters == 0) << launch.name;
+    }
+    EXPECT_GE(flops, 2 * 4 * (4 * 5 + 5)) << "at least the forward pass";
+    EXPECT_GT(after, 0);
+  }
 }
 
 }  // namespace planned_step_test
