@@ -1,5 +1,6 @@
 #include "belfry/trainers/core/divergence_watch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -34,9 +35,25 @@ double largest_weight_of(const Tensor& tensor) {
   });
 }
 
+// The largest rate at which no update of checked gradients can make a value that is not finite. The
+// check leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a value by little
+// more than the rate times that: at a rate of 10, 1e17 of them would have to follow each other.
+// Adagrad adds squares up, and nothing is known of rules of a program.
+double safe_rate_of(const Optimizer& optimizer) {
+  constexpr double kSafeRate = 10;
+  if (optimizer.kind().empty() || optimizer.kind() == "adagrad") return -1;
+  double largest = 1;
+  for (const VariableGroup& group : optimizer.groups())
+    largest = std::max(largest, std::abs(group.rate));
+  return kSafeRate / largest;
+}
+
 }  // namespace
 
 void DivergenceWatch::begin() {
+  safe_rates_.clear();
+  for (const Optimizer& optimizer : built_.options().optimizers())
+    safe_rates_.push_back(safe_rate_of(optimizer));
   skipped_before_ = skipped_;
   skips_.begin(skipped_);
 }
@@ -64,21 +81,8 @@ void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool f
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }
 
-// The check of gradients leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a
-// value by little more than the rate times that. Such steps would need 1e17 of them to overflow.
-bool DivergenceWatch::update_may_overflow(std::span<const double> rates) const {
-  constexpr double kSafeRate = 10;
-  const std::vector<Optimizer> optimizers = built_.options().optimizers();
-  for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    const Optimizer& optimizer = optimizers[i];
-    double rate = std::abs(rates[i]);
-    for (const VariableGroup& group : optimizer.groups())
-      rate = std::max(rate, std::abs(rates[i] * group.rate));
-    // Adagrad adds squares up, and nothing is known of rules of a program.
-    const bool is_bounded = !optimizer.kind().empty() && optimizer.kind() != "adagrad";
-    if (!is_bounded || !(rate <= kSafeRate)) return true;
-  }
-  return false;
+bool DivergenceWatch::update_may_overflow(std::size_t loss, double rate) const {
+  return !(std::abs(rate) <= safe_rates_[loss]);
 }
 
 void DivergenceWatch::note_overflow() {

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +46,7 @@ class DivergenceWatch {
   void note_changes(const std::vector<std::string>& updated);
   // For a finite step: whether its update may have made values that are not, so that the variables
   // must be looked at. note_overflow(): it has made some.
-  bool update_may_overflow(std::span<const double> rates) const;
+  bool update_may_overflow(std::size_t loss, double rate) const;
   void note_overflow();
   bool overflowed() const { return overflowed_; }
   // `finite`: its gradients are; `applied`: it has updated the variables, of all losses. A step
@@ -77,6 +76,7 @@ class DivergenceWatch {
   Suspects suspects_;
   std::optional<BadValue> bad_value_;
   std::string bad_loss_, changes_;
+  std::vector<double> safe_rates_;   // by loss: up to it, no update overflows; -1: unknown
   std::int64_t bad_step_ = 0;        // of bad_loss_, from 1
   std::int64_t skipped_before_ = 0;  // the first step of this run
   std::int64_t skipped_ = 0;

@@ -417,11 +417,10 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
 // Whether the update of a finite step made values that are not. All processes find the same.
 bool TrainingLoop::has_overflowed() {
   if (!built_.guards() || !applied_) return false;
-  std::vector<double> rates;
+  bool may = false;
   for (std::size_t l = 0; l < built_.nodes().losses.size(); ++l)
-    rates.push_back(record_.rate_of_loss(l));
-  return record_.watch().update_may_overflow(rates) &&
-         !of_any_process(built_.processes(), bad_variable(built_)).empty();
+    may = may || record_.watch().update_may_overflow(l, record_.rate_of_loss(l));
+  return may && !of_any_process(built_.processes(), bad_variable(built_)).empty();
 }
 
 void TrainingLoop::run_batches(Source& source, Trace* trace) {

@@ -37,7 +37,7 @@ std::string told(const Arguments& first, const Arguments& second) {
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
     try {
       const Line line(processes->rank() == 0 ? first : second);
-      of_process(line.flags(), processes);
+      flags_in_group(line.flags(), processes);
     } catch (const Error& error) {
       all[static_cast<std::size_t>(processes->rank())] = error.what();
     }
