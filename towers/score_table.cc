@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 namespace {
 
@@ -100,8 +102,12 @@ void ScoreTable::write(std::string& bytes) {
 
 void ScoreTable::read(std::string_view& bytes) {
   std::array<std::uint64_t, 3> head;
+  require(bytes.size() >= sizeof head, "a table of scores from another process is cut off");
   std::memcpy(head.data(), bytes.data(), sizeof head);
   bytes.remove_prefix(sizeof head);
+  require(head[0] <= bytes.size() / sizeof(ScoreCount) && head[1] < 64,
+          "a table of scores from another process is damaged: it has ", head[0], " scores in ",
+          bytes.size(), " bytes");
   ScoreTable other;
   other.counts_.resize(head[0]);
   const std::size_t size = other.counts_.size() * sizeof(ScoreCount);

@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 // How long a process waits to be called before it calls itself.
 constexpr std::chrono::milliseconds kCallPatience{1'000};
 // How long it tries to reach another one that does not take the call. Where a run ends, the reason
-// comes from somebody else meanwhile.
+// comes from somebody else meanwhile. One that took a call and dropped it may have many callers,
+// and gets the time of an answer.
 constexpr std::chrono::milliseconds kCallTries{500}, kCallPause{20};
 // How long an address may give no answer at all. The system retries after 1, 3 and 7 s.
 constexpr std::chrono::milliseconds kCallAnswer{8'000};
@@ -66,16 +67,18 @@ std::vector<TcpCalls::Made> TcpCalls::advance() {
 // Whoever has the token is of the run, and of a possible rank.
 void TcpCalls::take(Caller caller, std::vector<Made>& made) {
   const int rank = caller.card.rank, size = caller.card.size;
-  const bool expected = size == std::ssize(others_) && rank >= 0 && rank < size &&
-                        rank != door_.card.rank && !connected_[static_cast<std::size_t>(rank)];
-  if (!expected) {
+  const bool is_other =
+      size == std::ssize(others_) && rank >= 0 && rank < size && rank != door_.card.rank;
+  if (is_other && connected_[static_cast<std::size_t>(rank)] && caller.socket.has_left())
+    return;  // its call crossed this process's own
+  if (!is_other || connected_[static_cast<std::size_t>(rank)]) {
     log_warning(own_name_, ": turned away a process on ", caller.card.host,
                 " that says it is rank ", rank, " of ", size);
     caller.answer(cat(kEndWord, own_name_, " expects no call of rank ", rank));
     return;
   }
   const auto own = calls_.find(rank);
-  if (own != calls_.end() && own->second.socket && rank < door_.card.rank) {
+  if (own != calls_.end() && own->second.introduction && rank < door_.card.rank) {
     caller.answer(kCalled);
     return;
   }
@@ -130,7 +133,9 @@ bool TcpCalls::introduce(int rank, Outgoing& call) {
 
 void TcpCalls::try_again(int rank, Outgoing& call, const std::string& why) const {
   const Deadline now = Clock::now(), first = call.failed.value_or(now);
-  if (now - first > kCallTries) fail(rank, cat("cannot be reached: ", why));
+  const bool was_heard = call.introduction.has_value();
+  if (now - first > (was_heard ? kCallAnswer : kCallTries))
+    fail(rank, cat("cannot be reached: ", why));
   call = {.next = now + kCallPause, .failed = first};
 }
 
