@@ -218,8 +218,9 @@ class StepJobs {
 
   void add_last_sums() {
     close_bucket();
-    const int last = runners_[at(index_of(StepRunner::kCompute))].jobs.back();
-    for (auto& [name, bytes] : std::exchange(waiting_, {})) add_sum(std::move(name), bytes, last);
+    const std::vector<int>& computed = runners_[at(index_of(StepRunner::kCompute))].jobs;
+    for (auto& [name, bytes] : std::exchange(waiting_, {}))
+      add_sum(std::move(name), bytes, computed.back());
     add_fetch();
   }
 

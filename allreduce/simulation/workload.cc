@@ -51,7 +51,8 @@ TrainingWorkload of_plan(const JsonValue& json, const std::string& name) {
                                .parameters = amount(launch, "parameters"),
                                .flops = amount(launch, "flops"),
                                .bytes = amount(launch, "bytes")});
-  require(!work.launches.empty(), json.at("launches").where(), "a plan without launches");
+  require(!work.launches.empty() && !work.launches[0].after_sums, json.at("launches").where(),
+          "a plan without launches");
   return work;
 }
 

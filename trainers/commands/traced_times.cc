@@ -1,6 +1,7 @@
 #include "belfry/trainers/commands/traced_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -29,7 +30,8 @@ std::vector<TracedLaunch> traced_launches(std::string_view trace) {
     const JsonValue* const device = args.find("device");
     if (!device || !args.find("phase")) continue;
     const double begin = event.at("ts").number(), time = event.at("dur").number();
-    require(time >= 0, "a launch of ", time, " us");
+    require(std::isfinite(begin) && begin >= 0 && std::isfinite(time) && time >= 0, "a launch at ",
+            begin, " us that takes ", time, " us");
     devices.insert(device->text());
     launches.push_back({begin, begin + time, args.at("name").text()});
   }

@@ -92,6 +92,7 @@ std::optional<TrainingWorkload> planned_work(BuiltTraining& built) {
   const std::vector<DeviceUse> uses = built.session().device_use();
   const TrainerOptions& options = built.options();
   const auto used = std::ranges::find(uses, options.devices[0], &DeviceUse::device);
+  if (used == uses.end()) return {};
   const auto device = static_cast<int>(used - uses.begin());
   TrainingWorkload work =
       WorkReader(*plans[0].plan, device).read(static_cast<int>(options.batch_size));

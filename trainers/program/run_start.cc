@@ -101,6 +101,13 @@ void RunStart::find_saved_in_memory() try {
   if (candidates_.empty()) check_new_start();
 }
 
+// A lone process resumes from disk then, or starts anew: a restore that fails changes nothing.
+void RunStart::leave_memory(const Error& error) {
+  give_up_memory(error);
+  candidates_.erase(candidates_.begin());
+  if (candidates_.empty()) check_new_start();
+}
+
 // All processes resume from the same step, so that others cannot go on from their saves now. They
 // can at the next start, which sends one of those to this host.
 void RunStart::give_up_memory(const Error& error) {
@@ -273,7 +280,7 @@ void RunStart::load(Session& session) {
 }
 
 void RunStart::restore_one_of(Trainer& trainer) {
-  for (;;) try {
+  while (!candidates_.empty()) try {
       const std::string& path = candidates_.front();
       const OtherRuns others = flags_.inspection.evaluate_only ? OtherRuns::kIgnore
                                : flags_.run.resume == "auto" || !flags_.inspection.replay.empty()
@@ -288,15 +295,18 @@ void RunStart::restore_one_of(Trainer& trainer) {
     } catch (const OtherRun& error) {
       throw FlagError(with_flag(written_, OtherRun(cat(error.what(), other_flags_of_program()))));
     } catch (const IoError& error) {
-      if (candidates_.front() == in_memory_)
-        give_up_memory(error);
-      else if (candidates_.size() > 1)
-        log_warning("resume: skipped a damaged checkpoint: ", error.what());
+      if (candidates_.front() == in_memory_) {
+        leave_memory(error);
+        continue;
+      }
       if (candidates_.size() == 1) throw IoError(with_flag(written_, error));
+      log_warning("resume: skipped a damaged checkpoint: ", error.what());
       candidates_.erase(candidates_.begin());
     } catch (const NotFoundError& error) {
-      if (candidates_.front() == in_memory_) give_up_memory(error);
-      find_newest(searched_);  // the run has removed it since
+      if (candidates_.front() == in_memory_)
+        leave_memory(error);
+      else
+        find_newest(searched_);  // the run has removed it since
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(with_flag(written_, error));
     }

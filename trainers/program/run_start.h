@@ -62,6 +62,7 @@ class RunStart {
   void find_newest(const std::string& path);
   void find_saved_in_memory();
   void give_up_memory(const Error& error);
+  void leave_memory(const Error& error);
   std::string look_for_newest();
   void check_new_start() const;
   void require_room();

@@ -75,7 +75,7 @@ std::optional<SaveChoice> choose_save(const Processes* processes,
   for (auto save = saves.rbegin(); save != saves.rend() && save->first >= holders[0].on_disk;
        ++save) {
     SaveChoice choice{.step = save->first, .route = {.from = -1, .to = {}}};
-    bool fits = true;
+    bool fits = true, knows_run = true;
     for (int rank = 0; rank < std::ssize(holders); ++rank) {
       if (processes && first_of_host(*processes, rank) != rank) continue;
       const HolderOfSaves& one = holders[static_cast<std::size_t>(rank)];
@@ -83,13 +83,15 @@ std::optional<SaveChoice> choose_save(const Processes* processes,
         if (choice.route.from < 0) choice.route.from = rank;
       } else {
         choice.route.to.push_back(rank);
+        knows_run = knows_run && !one.id.empty();
         fits = fits && one.room >= save->second;
       }
     }
     if (fits) return choice;
-    log_warning("the save of step ", save->first,
-                " in memory is not used: a host that lacks it has no room for ",
-                byte_text(save->second));
+    if (processes && processes->rank() != 0) continue;
+    log_warning("the save of step ", save->first, " in memory is not used: a host that lacks it ",
+                knows_run ? cat("has no room for ", byte_text(save->second))
+                          : std::string("does not see the configuration of the run"));
   }
   return {};
 }

@@ -83,6 +83,14 @@ TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
   expect_as_never_stopped(flags());
 }
 
+TEST_F(MemorySavesTest, ALoneProcessStartsAnewIfItsOnlySaveIsDamaged) {
+  const std::string folder = lose_before(5);
+  std::ofstream(checkpoint_in(folder, 4) + "/model.safetensors", std::ios::trunc) << "x";
+  EXPECT_THAT(go_on().error, HasSubstr("skipped a damaged save in memory, which is now removed"));
+  EXPECT_TRUE(summary()["resumed_from_step"].is_null());
+  expect_as_never_stopped(flags());
+}
+
 TEST_F(MemorySavesTest, ARunEndsBeforeASaveOfCopiesThatDiffer) {
   const TrainResult done =
       start(flags({"--devices=cpu:2", "--batch_size=4"}), recipe_that(6, [](Trainer& trainer) {
