@@ -12,6 +12,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/memory_group.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/callbacks/evaluation.h"
@@ -163,12 +164,21 @@ void expect_lost_in_a_save(int rank) {
   EXPECT_TRUE(killed);
 }
 
-TEST(LostProcesses, TheOneThatSavesIsNamed) { expect_lost_in_a_save(0); }
+// More errors at once than rethrow_from() remembers. ThreadSanitizer does not see the counts of
+// references to exceptions, which are in libstdc++, and takes the end of a forgotten one for a
+// race.
+class LostProcesses : public ::testing::Test {
+  void SetUp() override {
+    if (kThreadSanitized) GTEST_SKIP() << "64 processes of one program end at once";
+  }
+};
 
-TEST(LostProcesses, OneThatEndsWhileAnotherSavesIsNamed) { expect_lost_in_a_save(37); }
+TEST_F(LostProcesses, TheOneThatSavesIsNamed) { expect_lost_in_a_save(0); }
+
+TEST_F(LostProcesses, OneThatEndsWhileAnotherSavesIsNamed) { expect_lost_in_a_save(37); }
 
 // Rank 32, which passes on what others say.
-TEST(LostProcesses, OneThatEvaluatesIsNamed) {
+TEST_F(LostProcesses, OneThatEvaluatesIsNamed) {
   test::MemoryNetwork network(kSize, kPerHost);
   MemoryFileSystem disk("/disk");
   std::atomic<bool> is_armed = false;
