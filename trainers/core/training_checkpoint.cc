@@ -9,9 +9,9 @@
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/loss_scaling.h"
-#include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 

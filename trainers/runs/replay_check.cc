@@ -10,8 +10,8 @@
 #include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
-#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/fingerprint_difference.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 
