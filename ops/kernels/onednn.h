@@ -64,7 +64,7 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen);
 // Memory for the code of a primitive and of products: more than twice what any of ours takes.
 // Without memory for its code the library writes to a null pointer, so we call it only if there is
 // this much.
-inline constexpr std::size_t kCodeRoom = std::size_t{32} << 20;
+inline constexpr std::size_t kCodeRoom = std::size_t{64} << 20;
 
 // Calls create() as a call of the library, when there is room for code. Throws OutOfMemory naming
 // the node if there is no room, InternalError naming it if the library refuses for another reason.
