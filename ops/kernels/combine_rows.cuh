@@ -8,7 +8,8 @@ namespace belfry::cuda {
 // x is [batches, middle, count, width], and its ids [batches, count] are sorted. y is [batches,
 // middle, rows, width]; rows that no id names stay as they are. For each id, the threads of its
 // first row of x combine all its rows, in order of positions. In text one id has thousands of rows,
-// so a thread loads many before it combines them in order: it waits for memory once per kAhead rows.
+// so a thread loads many before it combines them in order: it waits for memory once per kAhead
+// rows.
 template <class T, class F>
 struct CombineRows {
   using Shared = Nothing;
