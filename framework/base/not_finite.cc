@@ -1,5 +1,7 @@
 #include "belfry/framework/base/not_finite.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "belfry/framework/base/text.h"
@@ -59,6 +61,20 @@ std::optional<NotFinite> find_in(DType dtype, std::span<const std::byte> element
   return {};
 }
 
+// `to_number` makes a number of the bits of an element.
+template <class Bits, class F>
+std::optional<NotFinite> find_large(std::span<const std::byte> elements, double limit,
+                                    const F& to_number) {
+  for (std::size_t at = 0; at + sizeof(Bits) <= elements.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, &elements[at], sizeof bits);
+    const auto number = to_number(bits);
+    if (std::abs(static_cast<double>(number)) <= limit) continue;
+    return NotFinite{.element = static_cast<std::int64_t>(at / sizeof(Bits)), .value = cat(number)};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string NotFinite::str() const { return cat(value, " at element ", element); }
@@ -69,6 +85,21 @@ std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte>
 
 std::optional<NotFinite> find_nan(DType dtype, std::span<const std::byte> elements) {
   return find_in(dtype, elements, true);
+}
+
+std::optional<NotFinite> find_beyond(double limit, DType dtype,
+                                     std::span<const std::byte> elements) {
+  if (auto bad = find_not_finite(dtype, elements)) return bad;
+  switch (dtype) {
+    case DType::kBF16:
+      return find_large<std::uint16_t>(
+          elements, limit, [](std::uint32_t bits) { return std::bit_cast<float>(bits << 16); });
+    case DType::kF32:
+      return find_large<std::uint32_t>(elements, limit, std::bit_cast<float, std::uint32_t>);
+    case DType::kF64:
+      return find_large<std::uint64_t>(elements, limit, std::bit_cast<double, std::uint64_t>);
+    default: return {};
+  }
 }
 
 }  // namespace belfry

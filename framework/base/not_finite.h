@@ -1,4 +1,4 @@
-// Finds values that are NaN or infinite.
+// Finds values that are NaN or infinite, or too large.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace belfry {
 
 struct NotFinite {
   std::int64_t element = 0;  // the first, in row-major order
-  std::string value;         // "nan", "inf" or "-inf"
+  std::string value;         // "nan", "inf", "-inf" or, of find_beyond(), a number
 
   // "nan at element 3".
   std::string str() const;
@@ -22,5 +22,9 @@ struct NotFinite {
 std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte> elements);
 // The same, without infinities.
 std::optional<NotFinite> find_nan(DType dtype, std::span<const std::byte> elements);
+// The first element that is NaN or whose magnitude is larger than `limit`. An f16 is never too
+// large.
+std::optional<NotFinite> find_beyond(double limit, DType dtype,
+                                     std::span<const std::byte> elements);
 
 }  // namespace belfry

@@ -22,11 +22,16 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
     if (!is_floating(of_shard[i].dtype)) continue;
     with_bytes_on_host(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
                        [&](std::span<const std::byte> elements) {
-                         if (auto bad = find_not_finite(of_shard[i].dtype, elements))
+                         if (auto bad = find_bad(of_shard[i].dtype, elements))
                            found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad),
                                                            find_nan(of_shard[i].dtype, elements)});
                        });
   }
+}
+
+std::optional<NotFinite> OutputCheck::find_bad(DType dtype,
+                                               std::span<const std::byte> elements) const {
+  return limit_ ? find_beyond(limit_(dtype), dtype, elements) : find_not_finite(dtype, elements);
 }
 
 // The output of a launch, or the storage, that a value is.

@@ -1,4 +1,4 @@
-// Finds the launch from which values that are not finite come.
+// Finds the launch from which values that are not finite, or too large, come.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/base/not_finite.h"
@@ -28,6 +29,9 @@ struct BadOutput {
 // What a run has computed. Outputs of messages from other processes are not looked at.
 class OutputCheck final : public OutputWatch {
  public:
+  // `limit`: the largest magnitude of a type that counts as finite; none: that of the type.
+  explicit OutputCheck(std::function<double(DType)> limit = {}) : limit_(std::move(limit)) {}
+
   void begin(std::shared_ptr<const Plan> plan,
              const std::vector<std::unique_ptr<Device>>& devices) override;
   void look_at(LaunchIndex launch, int shard, std::span<void* const> outputs) override;
@@ -50,6 +54,7 @@ class OutputCheck final : public OutputWatch {
     std::optional<NotFinite> nan;  // the first
   };
 
+  std::optional<NotFinite> find_bad(DType dtype, std::span<const std::byte> elements) const;
   Value made(Value value) const;
   bool is_bad(Value value) const;
   bool has_nan(NodeIndex n) const;
@@ -57,6 +62,7 @@ class OutputCheck final : public OutputWatch {
                                           const OnPurpose& on_purpose) const;
   BadOutput describe(NodeIndex n, bool by_nan) const;
 
+  std::function<double(DType)> limit_;
   std::shared_ptr<const Plan> plan_;
   const std::vector<std::unique_ptr<Device>>* devices_ = nullptr;
   Indexed<PlanNode, std::vector<std::vector<Found>>> found_;  // by shard

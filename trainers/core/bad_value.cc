@@ -20,6 +20,7 @@
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {
@@ -189,6 +190,8 @@ CompiledStep& prepare_in_all(BuiltTraining& built, std::span<const Fetch> fetche
   return *step;
 }
 
+constexpr char kSmallerLoss[] = "make the loss smaller, for instance by a mean instead of a sum";
+
 // Runs the step for a batch. False if that would change variables.
 bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, std::uint64_t run,
                const Ends& ends, OutputCheck& check) {
@@ -257,6 +260,7 @@ std::string packed(const BadValue& bad) {
       .set("row", bad.row)
       .set("sample", bad.sample)
       .set("state", bad.state)
+      .set("limit", bad.limit)
       .str();
 }
 
@@ -268,6 +272,7 @@ BadValue unpacked(const std::string& text) {
   bad.row = json.at("row").integer();
   bad.sample = json.at("sample").integer();
   bad.state = json.at("state").str() == "true";
+  bad.limit = json.at("limit").number();
   return bad;
 }
 
@@ -282,14 +287,41 @@ std::optional<BadValue> of_all(Processes* processes, const std::optional<BadValu
   return unpacked(first);
 }
 
+// Where what `check` has seen in these tensors comes from, as all processes agree. `range`: of
+// gradients that may be too large; null: they are not finite.
+std::optional<BadValue> origin_in(BuiltTraining& built, const Batch& batch,
+                                  const OutputCheck& check, std::span<const Output> tensors,
+                                  std::span<const Gradient> gradients,
+                                  const GradientRange* range = nullptr) {
+  const auto on_purpose = [&](const Node& node) { return is_infinite_on_purpose(built, node); };
+  const std::optional<BadOutput> bad = check.origin_of(tensors, on_purpose);
+  std::optional<BadValue> own;
+  if (bad) own = describe(built, batch, *bad);
+  if (own && range) own->limit = range->largest(bad->type.dtype);
+  for (const Gradient& gradient : gradients)
+    if (own && own->variable.empty() && check.origin_of({{gradient.value}}))
+      own->variable = gradient.variable.logical_name();
+  return of_all(built.processes(), own, bad && bad->received);
+}
+
 }  // namespace
 
+std::string refused_gradients(const std::optional<BadValue>& bad, const TrainerOptions& options) {
+  if (bad && bad->limit == 0) return "are not finite";
+  if (bad) return "are too large";
+  const bool is_clipped = options.clip_norm > 0 || options.clip_value > 0;
+  return cat("are not finite, or so large that their ", is_clipped ? "sum is" : "squares are",
+             " not");
+}
+
 std::string BadValue::text() const {
-  std::string text = cat(value, " first appears in ", where);
+  std::string text = cat(value, limit > 0 ? cat(", which is beyond ", significant(limit), ",") : "",
+                         " first appears in ", where);
   if (kind == kWeightedMean) text += ", which divides by 0, as no sample of the batch has a weight";
   if (!variable.empty())
     text += state ? cat(", whose variable '", variable, "' was not finite before the step")
-                  : cat(", which makes the gradient of '", variable, "' not finite");
+                  : cat(", which makes the gradient of '", variable,
+                        limit > 0 ? "' too large" : "' not finite");
   if (!input.empty()) text += cat(", whose input '", input, "' is not finite");
   if (row >= 0) text += cat(", in row ", row, " of the batch");
   if (sample >= 0) text += cat(" (training sample ", sample, ")");
@@ -301,6 +333,7 @@ std::string BadValue::advice() const {
     return cat("look at the first value of '", variable,
                "' and at updates that made it so: ", less_growth());
   if (!input.empty()) return "mend this sample, or leave it out";
+  if (limit > 0) return cat(kSmallerLoss, ", or limit gradients (", the_option("clip_norm"), ")");
   const bool gradient = !of.empty();
   const auto known = std::ranges::find(kAdvice, gradient ? of : kind, &OpAdvice::kind);
   std::string text = known == std::end(kAdvice) ? less_growth()
@@ -320,21 +353,15 @@ std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch,
   const Ends ends = ends_of(built, trained, nodes);
   OutputCheck check;
   if (!run_again(built, batch, nodes, run, ends, check)) return {};
-  const auto on_purpose = [&](const Node& node) { return is_infinite_on_purpose(built, node); };
-  for (const auto* const all : {&ends.losses, &ends.gradients}) {
-    const std::optional<BadOutput> bad = check.origin_of(*all, on_purpose);
-    std::optional<BadValue> own;
-    if (bad) own = describe(built, batch, *bad);
-    if (own && all == &ends.gradients && own->variable.empty())
-      for (const Gradient& gradient : ends.by_variable)
-        if (own->variable.empty() && check.origin_of({{gradient.value}}))
-          own->variable = gradient.variable.logical_name();
-    if (std::optional<BadValue> found = of_all(built.processes(), own, bad && bad->received)) {
-      found->step = step;
-      return found;
-    }
+  std::optional<BadValue> found = origin_in(built, batch, check, ends.losses, {});
+  if (!found) found = origin_in(built, batch, check, ends.gradients, ends.by_variable);
+  if (!found) {
+    OutputCheck limited([&](DType dtype) { return nodes.range.largest(dtype); });
+    if (!run_again(built, batch, nodes, run, ends, limited)) return {};
+    found = origin_in(built, batch, limited, ends.gradients, ends.by_variable, &nodes.range);
   }
-  return {};
+  if (found) found->step = step;
+  return found;
 }
 
 }  // namespace belfry

@@ -15,6 +15,16 @@
 namespace belfry {
 namespace {
 
+// With the line of the variable that a slot of an optimizer belongs to, which is in the model.
+TensorText text_of(Variable variable) {
+  TensorText text = variable.describe();
+  const std::string name(variable.logical_name());
+  const std::string owner = name.substr(0, name.rfind('/'));
+  if (const Variable of = variable.node().graph().stored_variable(owner); of && owner != name)
+    text.site = of.node().origin().site;
+  return text;
+}
+
 // The variables with values that are not finite.
 struct BadVariables {
   std::string first;
@@ -26,14 +36,9 @@ struct BadVariables {
     const auto bad =
         may_be_infinite ? find_nan(value.dtype(), bytes) : find_not_finite(value.dtype(), bytes);
     ++all;
-    if (bad && count++ == 0) first = cat(variable.describe(), " has ", *bad);
+    if (bad && count++ == 0) first = cat(text_of(variable), " has ", *bad);
   }
 };
-
-// Whether gradients were refused though no op made a value that is not finite.
-bool are_too_large(const Divergence& found) {
-  return found.loss_since && std::isfinite(found.loss) && !found.bad && found.update.empty();
-}
 
 constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
 
@@ -45,8 +50,8 @@ const std::string& bad_input(const Suspects& suspects, const Divergence& found) 
 
 // What grew before the loss was not finite; "" if nothing did.
 std::string growth_of(const DivergenceWatch& watch) {
-  const std::string& update = watch.suspects().large_update;
-  return update.empty() ? watch.losses().growth() : update;
+  const std::string& weight = watch.suspects().large_weight;
+  return weight.empty() ? watch.losses().growth() : weight;
 }
 
 // Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
@@ -55,7 +60,8 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
   const bool of_test = !found.loss_since && found.variable.empty();
   if (!found.update.empty())
     return cat("a smaller learning rate may help (", the_option("learning_rate"),
-               "), or a limit of gradients (", the_option("clip_norm"), ")");
+               "), or, for slots that keep squares of gradients, a lower limit of these (",
+               the_option("clip_norm"), ")");
   if (found.loss_since == 1)
     return cat(
         "no update had been made: look at the data, at the first values of variables, and "
@@ -68,7 +74,7 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
     return cat(growth, ": a smaller learning rate may help (", the_option("learning_rate"),
                "), or a limit of gradients (", the_option("clip_norm"), ")");
   if (of_test) return cat("the loss of training is finite: ", kLookAtOps, "what the test computes");
-  if (are_too_large(found))
+  if (!found.gradients.empty() && !found.bad)
     return cat("make the loss smaller, or limit gradients (", the_option("clip_norm"), ")");
   return cat("the loss had not grown before: ", kLookAtOps,
              "the model, whose gradients may be infinite where their values are finite");
@@ -93,9 +99,8 @@ std::string Divergence::str() const {
     text = cat("the update of step ", *loss_since, " by ", update, " overflowed, though ", which,
                " is ", significant(loss), " and its gradients are finite");
   else if (loss_since && std::isfinite(loss))
-    text = cat("gradients of step ", *loss_since, " are not finite",
-               are_too_large(*this) ? ", or so large that their squares are not" : "", ", though ",
-               which, " is ", significant(loss));
+    text = cat("gradients of step ", *loss_since, " ", gradients, ", though ", which, " is ",
+               significant(loss));
   else if (loss_since && *loss_since == steps)
     text = cat(which, " of step ", steps, " is ", significant(loss));
   else if (loss_since)
@@ -142,9 +147,14 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
                    .loss_since = record.watch().losses().not_finite_since(),
                    .variable = bad_variable(built),
                    .steps = record.watch().losses().steps()};
+  if (record.has_metric("validation_loss"))
+    if (const double test = record.metric("validation_loss"); !std::isfinite(test))
+      found.test_loss = test;
+  // Steps that were skipped are no divergence unless the variables are of no use.
+  if (!found.loss_since && found.test_loss) found.loss_since = record.watch().skipped_since();
   if (found.loss_since) {
     found.bad = record.watch().bad_value();
-    if (found.bad && found.bad->step != *found.loss_since) found.bad.reset();
+    if (found.bad && found.bad->step < *found.loss_since) found.bad.reset();
     found.loss_name = record.watch().bad_loss();
     found.changes = record.watch().changes();
     if (record.watch().overflowed()) {
@@ -156,9 +166,8 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
     }
   }
   if (!found.loss_name.empty()) found.loss = record.metric(found.loss_name);
-  if (record.has_metric("validation_loss"))
-    if (const double test = record.metric("validation_loss"); !std::isfinite(test))
-      found.test_loss = test;
+  if (found.loss_since && std::isfinite(found.loss) && found.update.empty())
+    found.gradients = refused_gradients(found.bad, built.options());
   if (found) found.advice = advice_for(record.watch(), built.options().precision, found);
   return found;
 }

@@ -18,6 +18,7 @@ struct Divergence {
   std::string loss_name = {};                   // of several losses, the first not finite; else ""
   std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since(), or of gradients
   std::string changes = {};  // what that step changed (DivergenceWatch::changes()), if it was last
+  std::string gradients = {};  // refused_gradients(), if the loss was finite
   // The optimizers, if it was their update that overflowed: the loss and gradients were finite.
   std::string update = {};
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at

@@ -19,7 +19,8 @@
 namespace belfry {
 namespace {
 
-constexpr double kLargeWeight = 1e6;                            // no first update makes such ones
+constexpr double kLargeWeight = 1e6;    // no first update makes such ones
+constexpr double kUselessWeight = 1e9;  // a cause of values that are not finite
 constexpr std::size_t kMostBytesToRead = std::size_t{1} << 26;  // of the weights, once
 
 // The largest absolute value; NaN if one is NaN.
@@ -36,32 +37,61 @@ double largest_weight_of(const Tensor& tensor) {
 }
 
 // The largest rate at which no update of checked gradients can make a value that is not finite. The
-// check leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a value by little
-// more than the rate times that: at a rate of 10, 1e17 of them would have to follow each other.
-// Adagrad adds squares up, and nothing is known of rules of a program.
-double safe_rate_of(const Optimizer& optimizer) {
-  constexpr double kSafeRate = 10;
+// check or `clip` leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a value
+// by little more than the rate times that: at a rate of 10, 1e17 of them would have to follow each
+// other. Adagrad adds squares up, and nothing is known of rules of a program. Coupled decay adds
+// weights to gradients.
+double safe_rate_of(const Optimizer& optimizer, double clip, double largest_weight) {
+  constexpr double kSafeRate = 10, kSafeGradient = 1e18, kSafeWeight = 1e15;
   if (optimizer.kind().empty() || optimizer.kind() == "adagrad") return -1;
+  if (clip > kSafeGradient || !(largest_weight <= kSafeWeight)) return -1;
   double largest = 1;
   for (const VariableGroup& group : optimizer.groups())
     largest = std::max(largest, std::abs(group.rate));
   return kSafeRate / largest;
 }
 
+bool adds_weights_to_gradients(const Optimizer& optimizer) {
+  const auto decays = [](const VariableGroup& group) { return group.weight_decay.value_or(0) > 0; };
+  return optimizer.decay_form() == DecayForm::kCoupled &&
+         (optimizer.weight_decay() > 0 || std::ranges::any_of(optimizer.groups(), decays));
+}
+
+// The largest of the weights that are trained, and its variable.
+struct LargestWeight {
+  double size = 0;
+  Variable variable;
+};
+
+LargestWeight largest_weight_of(BuiltTraining& built) {
+  LargestWeight largest;
+  for (const Variable variable : originals_of(built.graph().variables(kTrainableVariables))) {
+    if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
+    const double size = largest_weight_of(built.session().read(variable));
+    if (!(size <= largest.size)) largest = {size, variable};
+    if (std::isnan(size)) break;
+  }
+  return largest;
+}
+
 }  // namespace
 
 void DivergenceWatch::begin() {
+  const TrainerOptions& options = built_.options();
+  const double clip = options.clip_value > 0 ? options.clip_value : options.clip_norm;
   safe_rates_.clear();
-  for (const Optimizer& optimizer : built_.options().optimizers())
-    safe_rates_.push_back(safe_rate_of(optimizer));
+  for (const Optimizer& optimizer : options.optimizers()) {
+    const bool decays = built_.guards() && adds_weights_to_gradients(optimizer);
+    safe_rates_.push_back(
+        safe_rate_of(optimizer, clip, decays ? largest_weight_of(built_).size : 0));
+  }
   skipped_before_ = skipped_;
   skips_.begin(skipped_);
 }
 
 // The batch has been run for this loss, and the variables are those before that run.
 void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
-  const bool found_once = bad_value_ && built_.options().on_nonfinite == OnNonfinite::kSkip;
-  if (found_once || (!built_.guards() && !built_.nodes().loss_scale)) return;
+  if (!searches()) return;
   // A step of several batches is not finite if one of them was.
   if (auto found =
           find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1))
@@ -70,12 +100,37 @@ void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) t
   log_warning("the step is not finite, and the op that is to blame was not found: ", error.what());
 }
 
+// Of steps that are skipped, the first one, and the second of those that follow each other: then
+// the variables may be to blame.
+bool DivergenceWatch::searches() const {
+  if (!built_.guards() && !built_.nodes().loss_scale) return false;
+  return !bad_value_ || built_.options().on_nonfinite != OnNonfinite::kSkip ||
+         skipped_since_ == progress_.steps();
+}
+
+bool DivergenceWatch::has_bad_value() const {
+  return bad_value_ && bad_value_->step == progress_.steps() + 1;
+}
+
+// A scale of f16 below 1 makes gradients smaller than they are in f32.
+void DivergenceWatch::look_beside_scale(const Batch& batch, std::size_t loss) {
+  if (bad_value_ || built_.loss_scale().value_or(1) >= 1) return;
+  look_for_bad_value(batch, loss);
+  if (bad_value_ && warns())
+    log_warning("gradients of step ", progress_.steps() + 1, " ",
+                refused_gradients(bad_value_, built_.options()),
+                " at any loss scale: ", bad_value_->text(), "; ", bad_value_->advice());
+}
+
 // The step is run again, and data are looked at, only then: that takes time.
-void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool finite) {
+void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool finite,
+                                    bool applied) {
+  if (finite && !applied) look_beside_scale(batch, loss);
   if (finite || losses_.not_finite_since()) return;
   if (std::exchange(bad_step_, progress_.steps() + 1) != progress_.steps() + 1)  // the first one
     bad_loss_ = built_.nodes().losses[loss].name;
   look_for_bad_value(batch, loss);
+  if (!skipped_since_) look_at_weights();
   if (!suspects_.input.empty()) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
@@ -102,6 +157,10 @@ void DivergenceWatch::note_changes(const std::vector<std::string>& updated) {
 
 void DivergenceWatch::look_at_step(double loss, bool finite, bool applied) {
   if (!applied) ++skipped_;
+  if (finite) {
+    last_finite_ = progress_.steps() + 1;
+    skipped_since_.reset();
+  }
   look_at_loss(loss, finite);
   look_at_first_update();
   look_at_scale();
@@ -128,16 +187,18 @@ void DivergenceWatch::agree_on_input() {
 void DivergenceWatch::skip_step(double loss, const std::string& what) {
   agree_on_input();
   ++skipped_;
+  if (!skipped_since_) skipped_since_ = progress_.steps() + 1;
   if (warns() && !std::exchange(warned_of_skip_, true))
-    log_warning(overflowed_ ? cat("the update of step ", progress_.steps() + 1, " overflowed")
-                : std::isfinite(loss)
-                    ? cat("gradients of step ", progress_.steps() + 1, " are not finite",
-                          bad_value_ ? "" : ", or so large that their squares are not")
-                    : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
-                bad_loss_.empty() ? "" : cat(", by its part '", bad_loss_, "'"),
-                suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
-                bad_value_ ? cat(": ", bad_value_->text()) : "", ": ", what, " (",
-                the_option("on_nonfinite"), "); steps that follow are counted without a warning");
+    log_warning(
+        overflowed_ ? cat("the update of step ", progress_.steps() + 1, " overflowed")
+        : std::isfinite(loss)
+            ? cat("gradients of step ", progress_.steps() + 1, " ",
+                  refused_gradients(has_bad_value() ? bad_value_ : std::nullopt, built_.options()))
+            : cat("the loss of step ", progress_.steps() + 1, " is ", significant(loss)),
+        bad_loss_.empty() ? "" : cat(", by its part '", bad_loss_, "'"),
+        suspects_.input.empty() ? "" : cat(" (", suspects_.input, ")"),
+        has_bad_value() ? cat(": ", bad_value_->text()) : "", ": ", what, " (",
+        the_option("on_nonfinite"), "); steps that follow are counted without a warning");
   suspects_.input.clear();
   look_at_scale();
 }
@@ -159,9 +220,18 @@ void DivergenceWatch::look_at_first_update() {
       suspects_.first_update =
           cat(made, significant(largest), ", though the loss before it was finite");
     else if (largest > kLargeWeight)
-      suspects_.large_update = cat(made, "as large as ", significant(largest));
+      suspects_.large_weight = cat(made, "as large as ", significant(largest));
     if (!std::isfinite(largest) || largest > kLargeWeight) return;
   }
+}
+
+// For a step that is not finite: whether the variables before it were of any use.
+void DivergenceWatch::look_at_weights() {
+  if (!built_.guards() || !suspects_.large_weight.empty()) return;
+  const LargestWeight largest = largest_weight_of(built_);
+  if (std::isfinite(largest.size) && largest.size > kUselessWeight)
+    suspects_.large_weight = cat("'", largest.variable.logical_name(), "' has become as large as ",
+                                 significant(largest.size));
 }
 
 // As f16 does while the loss scale is too large.

@@ -56,19 +56,23 @@ Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
 
 // Adds a check per device and type. It looks at the inputs of sums, not at their results: updates
 // alone are to read those.
-void add_checks(std::span<const Output> values, double sum, bool squares,
+void add_checks(std::span<const Output> values, const GradientRange& range,
                 std::vector<Output>& finite) {
   std::map<std::pair<DeviceSpec, DType>, std::vector<Output>> alike;
   for (const Output& value : values) alike[{value.device(), value.dtype()}].push_back(value);
   for (const auto& [of, some] : alike) {
     const DeviceScope on(some[0].graph(), of.first);
-    const double most = of.second == DType::kF64 ? std::numeric_limits<double>::max()
-                                                 : std::numeric_limits<float>::max();
-    finite.push_back(all_finite(some, {.limit = (squares ? std::sqrt(most) : most) / (2 * sum)}));
+    finite.push_back(all_finite(some, {.limit = range.largest(of.second)}));
   }
 }
 
 }  // namespace
+
+double GradientRange::largest(DType dtype) const {
+  const double most =
+      dtype == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  return (squares ? std::sqrt(most) : most) / (2 * sum);
+}
 
 LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
   if (options.precision != Precision::kF16) return {};
@@ -107,8 +111,8 @@ bool guards_steps(const TrainerOptions& options) {
 Unscaling unscaling_of(Output scale, const CheckedValues& values) {
   Graph& graph = scale.graph();
   std::vector<Output> finite;
-  add_checks(values.gradients, values.sum, values.squares, finite);
-  add_checks(values.losses, values.sum, false, finite);
+  add_checks(values.gradients, values.range, finite);
+  add_checks(values.losses, {.sum = values.range.sum, .squares = false}, finite);
   const ColocateWith with(scale);
   if (graph.process().size > 1) finite = {true_in_all_processes(graph, scale.device(), finite)};
   return unscale(scale, finite);

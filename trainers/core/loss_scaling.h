@@ -34,9 +34,7 @@ bool guards_steps(const TrainerOptions& options);
 struct CheckedValues {
   std::vector<Output> gradients;
   std::vector<Output> losses;  // and moments of batch norms
-  double sum = 1;              // so many of them are added up
-  // Whether the squares of sums of gradients must be finite, too: slots of optimizers have them.
-  bool squares = true;
+  GradientRange range = {};
 };
 
 // Whether all values of a step, in all processes, are finite, with their sums, and what to multiply

@@ -52,9 +52,10 @@ class SkipWatch {
 
 // Possible causes of a loss that is not finite; each is a text for people, or "".
 struct Suspects {
-  std::string input;         // "field 'x' of training sample 37 has nan at element 0"
-  std::string test_input;    // the same of test data
-  std::string large_update;  // "the first update made 'fc/W' as large as 1e+30"
+  std::string input;       // "field 'x' of training sample 37 has nan at element 0"
+  std::string test_input;  // the same of test data
+  // "the first update made 'fc/W' as large as 1e+30", "'fc/W' has become as large as 1e+30"
+  std::string large_weight;
   std::string
       first_update;  // "the first update made 'fc/W' nan, though the loss before it was finite"
 };

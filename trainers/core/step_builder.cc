@@ -84,6 +84,7 @@ class StepBuilder {
       step.train_op = plain.train_op;
       step.gradients = plain.gradients;
       step.unscaling = plain.unscaling;
+      step.range = plain.range;
       step.squares = plain.squares;
       step.tower_gradients = plain.tower_gradients;
     } else {
@@ -100,6 +101,7 @@ class StepBuilder {
  private:
   // Makes what the step runs.
   void add_update(const GradientTable& table, bool weighted, StepNodes& step) {
+    step.range = range_of(step, table.towers(), weighted);
     UpdateOptions how{
         .reduce = {.reduction = initial_ == 1 ? Reduction::kMean : Reduction::kSum},
         .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
@@ -154,20 +156,24 @@ class StepBuilder {
   }
 
   // Sums of gradients are of as many as there are towers or, with weights, samples, in each batch.
+  GradientRange range_of(const StepNodes& step, int towers, bool weighted) const {
+    const TrainerOptions& trainer = options_.trainer;
+    const std::int64_t all =
+        weighted ? step.all.total() : std::int64_t{towers} * graph_.process().size;
+    return {.sum = static_cast<double>(trainer.batches.gradient_accumulation_steps * all),
+            .squares = trainer.clip_norm == 0 && trainer.clip_value == 0};
+  }
+
   Unscaling unscaling(const GradientTable& table, const StepNodes& step, bool weighted) const {
     const TrainerOptions& trainer = options_.trainer;
     if (!built_.loss_scale && !guards_steps(trainer)) return {};
-    const std::int64_t towers = std::int64_t{table.towers()} * graph_.process().size;
-    const auto sum = static_cast<double>(trainer.batches.gradient_accumulation_steps *
-                                         (weighted ? step.all.total() : towers));
     const DeviceScope on(graph_, trainer.devices[0]);
     const NameScope names(graph_, built_.loss_scale ? "loss_scale" : "check");
     const Output scale = built_.loss_scale ? Output(built_.loss_scale.scale)
                                            : constant(graph_, 1, DType::kF32, "one");
     return unscaling_of(scale, {.gradients = checked_gradients(table, step, weighted),
                                 .losses = checked_losses(step),
-                                .sum = sum,
-                                .squares = trainer.clip_norm == 0 && trainer.clip_value == 0});
+                                .range = step.range});
   }
 
   UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,

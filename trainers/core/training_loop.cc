@@ -465,7 +465,7 @@ bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch,
   // All processes find the same here. If the run was not finite, and there is a guard, the
   // variables are still those before it, so that it can be repeated to see which op is at fault.
   const bool finite = std::isfinite(run.loss()) && (run.applied() || built_.nodes().loss_scale);
-  record_.watch().look_at_batch(batch, number, finite);
+  record_.watch().look_at_batch(batch, number, finite, run.applied());
   const StepRequest asked = run.requested();
   if (built_.processes()) note_losses(run);
   if (asked.hashes_differ) require_equal_hashes();

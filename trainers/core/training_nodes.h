@@ -25,6 +25,14 @@ struct AccumulationNodes {
 // Of a StepRequest.
 inline constexpr std::int64_t kNumbersOfRequest = 3;
 
+// How large gradients may be that a step combines.
+struct GradientRange {
+  double sum = 1;       // so many of them are added up
+  bool squares = true;  // their squares must be finite, too: slots of optimizers have them
+  // The largest magnitude of a type.
+  double largest(DType dtype) const;
+};
+
 // The nodes of a step with batches of one form. A form says how towers share a batch.
 struct StepNodes {
   BatchForm batch;           // the shares of this process's towers
@@ -41,6 +49,7 @@ struct StepNodes {
   // not if a batch of the step has a loss, gradient or moment that is not finite. Empty without a
   // guard, loss scale or several batches.
   Unscaling unscaling = {};
+  GradientRange range = {};  // of the gradients that pass that check
   // Those of each tower of this process, before they are combined; one row for all towers if they
   // share variables and layers are synchronised.
   GradientRows tower_gradients = {};

@@ -114,10 +114,16 @@ bool RunSaver::is_due(const StepInfo& info) const {
          (schedule_.every_minutes > 0 && waited >= 60 * schedule_.every_minutes);
 }
 
+// Whether a step since the last save has changed variables, or somebody asks for a save.
+bool RunSaver::has_news(const Trainer& trainer) const {
+  const DivergenceWatch& watch = trainer.record().watch();
+  return asked_ || !watch.skipped_since() || watch.last_finite_step() > begun_at_;
+}
+
 // The previous step is complete, and the training stands at its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
   if (saving_.is_written()) settle(trainer);
-  if (info.step > 0 && is_due(info)) save_if_compared(trainer, info.step);
+  if (info.step > 0 && is_due(info) && has_news(trainer)) save_if_compared(trainer, info.step);
   look_at_step_metric(trainer, info.step);
   if (is_due_after(trainer, info)) trainer.loop().compare_processes_soon();
 }
@@ -139,7 +145,8 @@ void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
 // A model that had gone bad before is not saved.
 std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, bool stops) {
   const DivergenceWatch& watch = trainer.record().watch();
-  const bool good = watch.suspects().large_update.empty() && watch.losses().growth().empty();
+  const std::string& large = watch.suspects().large_weight;
+  const bool good = large.empty() && watch.losses().growth().empty();
   const bool saves = stops && info.step > 0 && good;
   try {
     if (saves && watch.changed_nothing()) save(trainer, info.step);
@@ -150,12 +157,31 @@ std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, boo
   if (saves && !watch.changed_nothing())
     log_warning("the state before step ", info.step + 1, " is not saved, as that step changed ",
                 watch.changes(), kept ? cat("; step ", *kept, " is kept") : "");
-  return kept ? directory_.checkpoint_path(*kept) : "";
+  if (stops && !large.empty() && kept)
+    log_warning(large, ": the checkpoint of step ", *kept, " may be of no use; ",
+                the_option("resume"), " takes an older one of ", directory_.path());
+  if (stops) return "";
+  const std::optional<std::int64_t> restored = step_to_restore(watch);
+  return restored ? directory_.checkpoint_path(*restored) : "";
+}
+
+// The newest checkpoint, or if no step has been finite since that was restored, the one before it.
+std::optional<std::int64_t> RunSaver::step_to_restore(const DivergenceWatch& watch) {
+  std::optional<std::int64_t> newest = kept_step();
+  if (!newest) return {};
+  if (restored_ >= 0 && restored_ <= *newest && watch.last_finite_step() <= restored_at_) {
+    const std::vector<std::int64_t> there = directory_.checkpoints();
+    const auto at = std::ranges::lower_bound(there, restored_);
+    newest = at == there.begin() ? restored_ : *std::prev(at);
+  }
+  restored_ = *newest;
+  restored_at_ = watch.last_finite_step();
+  return newest;
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
-  if (ends || is_due(info)) save_if_compared(trainer, info.step);
+  if ((ends || is_due(info)) && has_news(trainer)) save_if_compared(trainer, info.step);
   look_at_step_metric(trainer, info.step);
 }
 
@@ -230,17 +256,20 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   }
   JsonValue more = noted_;
   more.set(kLinePositions, std::move(positions));
+  const bool prunes = !trainer.record().watch().skipped_since();
   saving_.begin(snapshot_training(trainer, std::move(more)),
-                [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
+                [this, steps, prunes](const CheckpointSnapshot& snapshot) {
+                  write(snapshot, steps, prunes);
+                });
   outcomes_.begin();
 }
 
-void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
+void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps, bool prunes) {
   // One that is there could not be read, or not be saved in full.
   if (std::ranges::count(directory_.checkpoints(), steps) > 0) directory_.remove_checkpoint(steps);
   snapshot.save(directory_.checkpoint_path(steps), directory_.files(), {.refuse_not_finite = true});
   point(directory_, kLatestLink, steps);
-  prune(steps);
+  if (prunes) prune(steps);
 }
 
 void RunSaver::prune(std::int64_t newest) try {

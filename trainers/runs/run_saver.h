@@ -10,6 +10,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/callbacks/background_save.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/divergence_watch.h"
 #include "belfry/trainers/runs/line_file.h"
 #include "belfry/trainers/runs/run_directory.h"
 
@@ -64,8 +65,9 @@ class SaveOutcomes {
 // Copies the state at the end of a step, before an evaluation, and writes the copy while training
 // continues. Only one save runs at a time; the next one waits for it. It also saves at the end of
 // the training. A best checkpoint of the directory stays until another is better by the same
-// metric. A step whose loss or variables are not finite is not saved. Variables that are not finite
-// end the training if a loss that is not finite would. Several processes first compare their
+// metric. A step whose loss or variables are not finite is not saved, and while steps are skipped
+// (OnNonfinite) older checkpoints stay: the variables may be of no use. Variables that are not
+// finite end the training if a loss that is not finite would. Several processes first compare their
 // variables. If all know in advance that the step will be saved, they compare after it. Otherwise
 // they compare, and save, after the next step.
 class RunSaver final : public Callback {
@@ -111,10 +113,12 @@ class RunSaver final : public Callback {
 
  private:
   bool is_due(const StepInfo& info) const;
+  bool has_news(const Trainer& trainer) const;
+  std::optional<std::int64_t> step_to_restore(const DivergenceWatch& watch);
   bool is_due_after(const Trainer& trainer, const StepInfo& info) const;
   void save_if_compared(Trainer& trainer, std::int64_t steps);
   void save(Trainer& trainer, std::int64_t steps);
-  void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
+  void write(const CheckpointSnapshot& snapshot, std::int64_t steps, bool prunes);
   void prune(std::int64_t newest);
   void remove(std::int64_t step);
   std::string sync_lines();
@@ -132,6 +136,8 @@ class RunSaver final : public Callback {
   std::int64_t warned_since_ =
       -1;  // the step since which the loss is not finite, of the last warning
   bool warned_of_values_ = false, warned_of_metric_ = false;
+  std::int64_t restored_ = -1;     // the checkpoint that was restored last in place of a bad step
+  std::int64_t restored_at_ = -1;  // DivergenceWatch::last_finite_step() then
   std::int64_t begun_at_ = -1;     // the step of the last save that was begun
   std::int64_t measured_at_ = -1;  // the step of the last value of the best checkpoint's metric
   double begun_time_ = 0;          // when it was begun, or the start of training

@@ -1,7 +1,9 @@
 #include "belfry/framework/base/not_finite.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -27,6 +29,20 @@ TEST(FindNotFinite, NamesTheFirstElementAndWhatItIs) {
   EXPECT_EQ(found_in<float>({F::quiet_NaN(), 0}), "nan at element 0");
   EXPECT_EQ(found_in<float>({0, 0, -F::signaling_NaN()}), "nan at element 2");
   EXPECT_EQ(found_in<double>({D::max(), -D::infinity()}), "-inf at element 1");
+}
+
+TEST(FindBeyond, NamesTheFirstElementThatIsTooLarge) {
+  const auto found_beyond = [](double limit, const Tensor& tensor) {
+    const auto bad = find_beyond(limit, tensor.dtype(), {tensor.raw(), tensor.bytes()});
+    return bad ? bad->str() : "none";
+  };
+  EXPECT_EQ(found_beyond(8, Tensor({3}, std::vector<float>{8, -8.5F, 9})), "-8.5 at element 1");
+  EXPECT_EQ(found_beyond(8, Tensor({2}, std::vector<double>{-8, 8})), "none");
+  EXPECT_EQ(found_beyond(8, Tensor({2}, std::vector<double>{-8, std::nan("")})),
+            "nan at element 1");
+  const std::uint16_t bf16[] = {0x4100, 0xC180};  // 8, -16
+  EXPECT_EQ(find_beyond(8, DType::kBF16, std::as_bytes(std::span(bf16)))->str(),
+            "-16 at element 1");
 }
 
 // It looks at blocks of 1,024 elements first.

@@ -138,7 +138,9 @@ class WriteOnnx : public testing::Test {
     return placeholder(graph_, "x", DType::kF32, {kUnknownSize, 8, 8, channels});
   }
 
-  const std::string folder_ = testing::TempDir() + "write_onnx";
+  const std::string folder_ =
+      testing::TempDir() + "write_onnx_" +
+      testing::UnitTest::GetInstance()->current_test_info()->name();  // tests may run at once
   const std::string path_ = folder_ + "/model.onnx";
   Graph graph_;
   Tower tower_{graph_, "", false};
