@@ -245,19 +245,13 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   settle(trainer);
   begun_at_ = steps;
   begun_time_ = seconds_now();
-  JsonValue positions = JsonValue::object();
   try {
-    for (LineFile* file : files_) {
-      file->sync();
-      file->note(positions);
-    }
+    for (LineFile* const file : files_) file->sync();
   } catch (const IoError& error) {
     return outcomes_.fail(steps, error, kept_step());
   }
-  JsonValue more = noted_;
-  more.set(kLinePositions, std::move(positions));
   const bool prunes = !trainer.record().watch().skipped_since();
-  saving_.begin(snapshot_training(trainer, std::move(more)),
+  saving_.begin(snapshot_training(trainer, with_line_positions(JsonValue::object())),
                 [this, steps, prunes](const CheckpointSnapshot& snapshot) {
                   write(snapshot, steps, prunes);
                 });
