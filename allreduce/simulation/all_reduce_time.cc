@@ -46,8 +46,7 @@ class AllReduce {
   double hierarchical() const {
     double seconds = network_hops(2 * (h_ - 1)) + bytes_ * ring_share(h_) / net_;
     if (g_ > 1)
-      seconds += 2 * (g_ - 1) * cluster_.link.latency +
-                 bytes_ * ring_share(g_) / cluster_.link.rate.at(bytes_);
+      seconds += 2 * (g_ - 1) * cluster_.link.latency + bytes_ * ring_share(g_) / inside();
     return seconds;
   }
   double in_switch() const {
@@ -69,7 +68,8 @@ class AllReduce {
 
  private:
   double network_hops(double hops) const { return h_ > 1 ? hops * cluster_.network.latency : 0; }
-  double slowest() const { return g_ > 1 ? std::min(cluster_.link.rate.at(bytes_), net_) : net_; }
+  double inside() const { return cluster_.ring_rate(g_, bytes_); }
+  double slowest() const { return g_ > 1 ? std::min(inside(), net_) : net_; }
 
   const ClusterDescription& cluster_;
   const double bytes_, n_, g_, h_;

@@ -121,6 +121,12 @@ LinkRate LinkRate::times(double factor) const {
   return LinkRate(std::move(points));
 }
 
+double ClusterDescription::ring_rate(double devices, double bytes) const {
+  const double rate = link.rate.at(bytes);
+  const bool has_bridges = devices_per_island > 0 && devices > devices_per_island;
+  return has_bridges ? std::min(rate, bridge_rate.at(bytes)) : rate;
+}
+
 ClusterDescription parse_cluster(const JsonValue& json) {
   static const std::vector<std::string> known = {"name", "sources", "device", "host", "network"};
   for (const auto& [name, value] : json.members())
@@ -134,20 +140,27 @@ ClusterDescription parse_cluster(const JsonValue& json) {
   }
   ClusterDescription cluster{.name = json.at("name").text()};
   const SourcedNumbers device(json.at("device"), "device", sources,
-                              {"memory_gb", "memory_gbps", "tflops", "launch_us"});
+                              {"memory_gb", "memory_gbps", "tflops", "launch_us", "crowding"});
   cluster.memory_bytes = device.number("memory_gb", kGiga, 0);
   cluster.memory_rate = device.number("memory_gbps", kGiga, 0);
   cluster.flops = device.numbers("tflops", kTera);
   cluster.launch = device.number("launch_us", kMicro, 0);
+  cluster.crowding = device.number("crowding", 1, 1);
+  require(cluster.crowding >= 1, json.at("device").where(), "\"crowding\" is ", cluster.crowding,
+          ", but devices are no faster beside others: it is at least 1");
   const SourcedNumbers host(json.at("host"), "host", sources,
-                            {"devices", "latency_us", "gbps", "switch_gbps", "feed_gbps",
-                             "devices_per_feed", "samples_per_s"});
+                            {"devices", "latency_us", "gbps", "switch_gbps", "devices_per_island",
+                             "bridge_gbps", "feed_gbps", "devices_per_feed", "samples_per_s"});
   json.at("host").at("devices");
   cluster.devices_per_host = host.count("devices", 1);
   cluster.link = {host.number("latency_us", kMicro, 0), host.rate("gbps"),
                   host.rate("switch_gbps")};
   require(cluster.devices_per_host == 1 || !cluster.link.rate.empty(), json.at("host").where(),
           "a host with several devices needs \"gbps\", the rate of the links between them");
+  cluster.devices_per_island = host.count("devices_per_island", 0);
+  cluster.bridge_rate = host.rate("bridge_gbps");
+  require((cluster.devices_per_island == 0) == cluster.bridge_rate.empty(), json.at("host").where(),
+          "\"devices_per_island\" and \"bridge_gbps\" need each other");
   cluster.feed_rate = host.number("feed_gbps", kGiga, 0);
   cluster.devices_per_feed = host.count("devices_per_feed", 1);
   cluster.input_rate = host.number("samples_per_s", 1, 0);

@@ -43,23 +43,28 @@ struct ClusterDescription {
   double memory_rate = 0;               // bytes per second
   std::map<std::string, double> flops;  // per second, by precision: "f32", "tf32", "f16"
   double launch = 0;                    // seconds of a host per kernel
+  double crowding = 1;  // arithmetic takes so many times as long while others of the host compute
   // Host.
   int devices_per_host = 1;
-  ClusterLink link;          // between devices of a host
-  double feed_rate = 0;      // bytes per second from the host to devices; 0: no limit
-  int devices_per_feed = 1;  // that share a feed
-  double input_rate = 0;     // samples per second that a host prepares; 0: no limit
+  ClusterLink link;            // between devices of a host, or of an island if it has several
+  int devices_per_island = 0;  // 0: a host is one island
+  LinkRate bridge_rate = {};   // of the link from one island to the next, if there are several
+  double feed_rate = 0;        // bytes per second from the host to devices; 0: no limit
+  int devices_per_feed = 1;    // that share a feed
+  double input_rate = 0;       // samples per second that a host prepares; 0: no limit
   // Network.
   ClusterLink network;  // rate empty: there is one host
 
   bool has_network() const { return !network.rate.empty(); }
+  // The rate of the slowest link of a ring through so many devices of a host.
+  double ring_rate(double devices, double bytes) const;
 };
 
 // {"name": "two of a kind",
 //  "sources": {"sheet": "https://...", "fit": "fitted to ..."},
-//  "device": {"memory_gb", "memory_gbps", "tflops": {"f16": ...}, "launch_us"},
-//  "host": {"devices", "latency_us", "gbps", "switch_gbps", "feed_gbps", "devices_per_feed",
-//           "samples_per_s"},
+//  "device": {"memory_gb", "memory_gbps", "tflops": {"f16": ...}, "launch_us", "crowding"},
+//  "host": {"devices", "latency_us", "gbps", "switch_gbps", "devices_per_island", "bridge_gbps",
+//           "feed_gbps", "devices_per_feed", "samples_per_s"},
 //  "network": {"latency_us", "nics", "nic_gbps", "efficiency"}}
 // Each number is {"is": 18, "from": "sheet"}, and names one of the sources: no number goes without.
 // Rates ("gbps") count 1e9 bytes, and may be a list by size: {"is": [[1048576, 36.2], ...],

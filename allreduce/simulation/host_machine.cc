@@ -1,5 +1,7 @@
 #include "belfry/allreduce/simulation/host_machine.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan_graph.h"
 
@@ -19,11 +21,16 @@ MachineDescription host_machine(const ClusterDescription& cluster) {
   const double latency_us = cluster.link.latency * kMicroseconds;
   const double pair =
       devices > 1 ? cluster.link.rate.at(kLarge) * kGigabytes / (devices - 1) : memory;
+  const int island = cluster.devices_per_island > 0 ? cluster.devices_per_island : devices;
+  const double across =
+      devices > island ? cluster.bridge_rate.at(kLarge) * kGigabytes / (devices - island) : pair;
   const double feed = cluster.feed_rate > 0 ? cluster.feed_rate * kGigabytes : pair;
   machine.links.assign(at(devices + 1), std::vector<Link>(at(devices + 1)));
   for (int a = 0; a < devices; ++a) {
     for (int b = 0; b < devices; ++b)
-      if (a != b) machine.links[at(a)][at(b)] = {latency_us, pair};
+      if (a != b)
+        machine.links[at(a)][at(b)] = {latency_us,
+                                       a / island == b / island ? pair : std::min(pair, across)};
     const Link to_host{latency_us, feed, cat("feed ", a / cluster.devices_per_feed)};
     machine.links[at(a)][at(devices)] = machine.links[at(devices)][at(a)] = to_host;
   }

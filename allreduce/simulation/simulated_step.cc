@@ -43,6 +43,7 @@ class StepJobs {
             cluster.devices_per_host, " devices, not ", part_.per_host);
     // Batches of one step are independent, so their sum varies less than one.
     spread_ = training.jitter * expected_largest(devices) / std::sqrt(training.accumulation);
+    if (part_.in_host() > 1) crowding_ = cluster.crowding;
     runners_.resize(kStepRunners);
     for (int step = 0; step < kSteps; ++step) add_step();
   }
@@ -94,6 +95,7 @@ class StepJobs {
   // Adds the kernels of a layer: the host launches them, and the device computes.
   int compute(const std::string& name, double seconds, double kernels, std::vector<int> deps) {
     deps.push_back(add(StepRunner::kHost, "launch " + name, kernels * cluster_.launch, {}));
+    seconds *= crowding_;
     arithmetic_ += seconds / kSteps;
     return add(StepRunner::kCompute, name, seconds * (1 + spread_), std::move(deps));
   }
@@ -288,7 +290,7 @@ class StepJobs {
   const SimulatedTraining& training_;
   const ClusterPart part_;
   const double flops_;
-  double spread_ = 0;
+  double spread_ = 0, crowding_ = 1;
   std::vector<TimedJob> jobs_;
   std::vector<std::string> names_;
   std::vector<JobRunner> runners_;

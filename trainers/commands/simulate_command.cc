@@ -264,6 +264,7 @@ void leave_out(const std::vector<std::string>& parts, ClusterDescription& cluste
     if (part == "contention") {
       cluster.network.rate = cluster.network.rate.times(cluster.devices_per_host);
       cluster.devices_per_feed = 1;
+      cluster.crowding = 1;
     }
     if (part == "overlap") training.overlap = false;
     if (part == "jitter") training.jitter = 0;

@@ -88,6 +88,10 @@ TEST(ClusterFiles, NeedDevicesAndTheirLinks) {
   EXPECT_THAT(refusal("", ""), HasSubstr("no member 'devices'"));
   EXPECT_THAT(refusal("", R"("devices": {"is": 2, "from": "a"})"), HasSubstr("needs \"gbps\""));
   EXPECT_THAT(refusal("", R"("devices": {"is": 0, "from": "a"})"), HasSubstr("not between 1 and"));
+  EXPECT_THAT(refusal("", R"("devices": {"is": 1, "from": "a"},
+                            "bridge_gbps": {"is": 1, "from": "a"})"),
+              HasSubstr("need each other"));
+  EXPECT_THAT(refusal(R"("crowding": {"is": 0.9, "from": "a"})", ""), HasSubstr("at least 1"));
   EXPECT_THAT(refusal("", R"("devices": {"is": 2, "from": "a"},
                             "gbps": {"is": [[9, 1], [4, 1]], "from": "a"})"),
               HasSubstr("do not grow"));

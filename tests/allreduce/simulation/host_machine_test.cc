@@ -26,5 +26,14 @@ TEST(HostMachine, SharesTheLinkOfADeviceAmongPairs) {
   EXPECT_EQ(parse_machine(to_json(machine)).devices, machine.devices);
 }
 
+TEST(HostMachine, HasSlowerLinksBetweenIslands) {
+  const MachineDescription machine = host_machine({.devices_per_host = 4,
+                                                   .link = {3e-6, LinkRate(150e9)},
+                                                   .devices_per_island = 2,
+                                                   .bridge_rate = LinkRate(20e9)});
+  EXPECT_DOUBLE_EQ(machine.links[2][3].gbps, 50);
+  EXPECT_DOUBLE_EQ(machine.links[1][2].gbps, 10);
+}
+
 }  // namespace host_machine_test
 }  // namespace belfry

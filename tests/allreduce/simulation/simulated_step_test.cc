@@ -72,6 +72,15 @@ TEST(AllReduceSeconds, BetweenHostsAreThoseOfTheSlowestLink) {
                        1e9 * 2 * 3 / 4 / kNetworkRate);
 }
 
+TEST(AllReduceSeconds, OfSeveralIslandsCrossTheirBridges) {
+  ClusterDescription cluster = cluster_of(8);
+  cluster.devices_per_island = 4;
+  cluster.bridge_rate = LinkRate(kRate / 10);
+  for (const auto& [devices, rate] : {std::pair(4, kRate), std::pair(5, kRate / 10)})
+    EXPECT_DOUBLE_EQ(all_reduce_seconds(cluster, {devices, 8}, 1e9, SumAlgorithm::kRing),
+                     2 * (devices - 1) * kLatency + 1e9 * 2 * (devices - 1) / devices / rate);
+}
+
 TEST(AllReduceSeconds, TakeTheFastestWayUnlessOneIsNamed) {
   const ClusterDescription cluster = cluster_of(4);
   for (const double bytes : {4.0, 1e6, 1e9}) {
@@ -199,6 +208,15 @@ TEST(SimulatedStep, WaitsForTheSlowestDevice) {
   const SimulatedStep step = simulate_step(work, cluster_of(8), {.jitter = 0.02}, 8);
   EXPECT_NEAR(step.seconds, 3e-3 * (1 + 0.02 * expected_largest(8)), 1e-12);
   EXPECT_NEAR(step.stragglers, 3e-3 * 0.02 * expected_largest(8), 1e-12);
+}
+
+TEST(SimulatedStep, ComputesSlowlyBesideOtherDevicesOfItsHost) {
+  ClusterDescription cluster = cluster_of(2);
+  cluster.crowding = 1.5;
+  const TrainingWorkload work = layers_of({0});
+  EXPECT_NEAR(seconds_of(work, cluster, 1), 3e-3, 1e-12);
+  EXPECT_NEAR(seconds_of(work, cluster, 2), 4.5e-3, 1e-12);
+  EXPECT_NEAR(seconds_of(work, cluster, 2, {.per_host = 1}), 3e-3, 1e-12) << "two hosts";
 }
 
 TEST(SimulatedStep, SpendsItsTimeOnTheCriticalPath) {
