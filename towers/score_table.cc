@@ -23,6 +23,18 @@ std::uint64_t place_of(double score) {
 
 std::uint64_t without_bits(std::uint64_t place, int bits) { return place >> bits << bits; }
 
+// The counts before `middle`, and those from there on, are in their order.
+void merge(std::span<ScoreCount> counts, std::size_t middle) {
+  std::ranges::inplace_merge(counts, counts.begin() + static_cast<std::ptrdiff_t>(middle), {},
+                             &ScoreCount::place);
+}
+
+// The first `sorted` counts are in their order.
+void sort_rest(std::span<ScoreCount> counts, std::size_t sorted) {
+  std::ranges::sort(counts.subspan(sorted), {}, &ScoreCount::place);
+  merge(counts, sorted);
+}
+
 // Makes equal scores, which follow each other, one.
 void join_equal(std::vector<ScoreCount>& counts) {
   std::size_t size = 0;
@@ -50,13 +62,19 @@ void ScoreTable::add(std::span<const double> rows) {
   if (counts_.size() > 2 * sorted_ + kFewUnsorted) sort();
 }
 
+// Both are sorted, up to the last rows of the other.
 void ScoreTable::add(const ScoreTable& other) {
-  has_nan_ = has_nan_ || other.has_nan_;
-  bits_cut_ = std::max(bits_cut_, other.bits_cut_);
-  counts_.insert(counts_.end(), other.counts_.begin(), other.counts_.end());
-  for (ScoreCount& count : counts_) count.place = without_bits(count.place, bits_cut_);
-  sorted_ = 0;
   sort();
+  has_nan_ = has_nan_ || other.has_nan_;
+  const std::size_t own = counts_.size();
+  counts_.insert(counts_.end(), other.counts_.begin(), other.counts_.end());
+  if (bits_cut_ != other.bits_cut_) {
+    bits_cut_ = std::max(bits_cut_, other.bits_cut_);
+    for (ScoreCount& count : counts_) count.place = without_bits(count.place, bits_cut_);
+  }
+  sort_rest(std::span(counts_).subspan(own), other.sorted_);
+  merge(counts_, own);
+  join();
 }
 
 void ScoreTable::clear() {
@@ -73,9 +91,11 @@ std::span<const ScoreCount> ScoreTable::counts() {
 
 void ScoreTable::sort() {
   if (sorted_ == counts_.size()) return;
-  const auto middle = counts_.begin() + static_cast<std::ptrdiff_t>(sorted_);
-  std::ranges::sort(middle, counts_.end(), {}, &ScoreCount::place);
-  std::ranges::inplace_merge(counts_, middle, {}, &ScoreCount::place);
+  sort_rest(counts_, sorted_);
+  join();
+}
+
+void ScoreTable::join() {
   join_equal(counts_);
   if (counts_.size() > kMostScores) cut_bits();
   sorted_ = counts_.size();

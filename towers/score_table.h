@@ -36,6 +36,7 @@ class ScoreTable {
 
  private:
   void sort();
+  void join();
   void cut_bits();
 
   std::vector<ScoreCount> counts_;

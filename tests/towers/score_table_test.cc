@@ -38,6 +38,32 @@ TEST(ScoreTable, HasNaNIfAScoreThatCountsIs) {
   EXPECT_FALSE(table.has_nan());
 }
 
+// The last rows of either table are not sorted yet.
+TEST(ScoreTable, AddsUpTables) {
+  const auto rows = [](int begin, int end) {
+    std::vector<double> result;
+    for (int i = begin; i < end; ++i)
+      result.insert(result.end(),
+                    {static_cast<double>(i * 7919 % 6007), static_cast<double>(i % 2)});
+    return result;
+  };
+  ScoreTable whole, first, second;
+  whole.add(rows(0, 12000));
+  first.add(rows(0, 4500));
+  first.add(rows(4500, 4600));
+  second.add(rows(4600, 9500));
+  second.add(rows(9500, 12000));
+  first.add(second);
+  const std::vector<ScoreCount> a = counts_of(whole), b = counts_of(first);
+  ASSERT_EQ(a.size(), 6007u);
+  ASSERT_EQ(b.size(), a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].place, b[i].place) << i;
+    EXPECT_EQ(a[i].zeros, b[i].zeros) << i;
+    EXPECT_EQ(a[i].ones, b[i].ones) << i;
+  }
+}
+
 // 1.5 million scores, of which 2^20 can be told apart, in parts of any sizes and order.
 TEST(ScoreTable, DoesNotDependOnHowSamplesAreDividedEvenIfBitsAreCutOff) {
   constexpr std::int64_t kSamples = 1500000;

@@ -1,11 +1,11 @@
 // A model as users write it: a function of a tower and one tensor per field of the data.
 #pragma once
-#include <array>
 #include <concepts>
 #include <functional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "belfry/towers/tower.h"
 
@@ -17,15 +17,17 @@ namespace belfry {
 // default, and if made from a null function pointer or an empty std::function.
 class ModelFunction {
  public:
-  static constexpr std::size_t kMostInputs = 8;
+  static constexpr std::size_t kMostInputs = 32;
 
   ModelFunction() = default;
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, ModelFunction>)
       ModelFunction(F function) {  // NOLINT
     [&]<std::size_t... N>(std::index_sequence<N...>) {
-      static_assert((takes<F>(std::make_index_sequence<N>()) || ...),
-                    "a model takes (Tower&, Output...) and returns an Output");
+      static_assert(
+          (takes<F>(std::make_index_sequence<N>()) || ...),
+          "a model takes (Tower&, Output...), with at most 32 Outputs, one for each field "
+          "of the data, and returns an Output");
       (set<N>(function), ...);
     }
     (std::make_index_sequence<kMostInputs + 1>());
@@ -56,6 +58,7 @@ class ModelFunction {
         // Empty for a function pointer that is null and for an empty std::function.
         std::function<Output(Tower&, decltype((void)I, Output())...)> call(function);
         if (!call) return;
+        if (calls_.size() <= N) calls_.resize(N + 1);
         calls_[N] = [call](Tower& tower, std::span<const Output> inputs) {
           return call(tower, inputs[I]...);
         };
@@ -63,7 +66,7 @@ class ModelFunction {
     (std::make_index_sequence<N>());
   }
 
-  std::array<Call, kMostInputs + 1> calls_;
+  std::vector<Call> calls_;  // by their number of inputs
 };
 
 }  // namespace belfry

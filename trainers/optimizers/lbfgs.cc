@@ -46,21 +46,29 @@ struct Point {
   ObjectiveFunction::Value value;
 };
 
-// The moves of the last iterations, which stand for second derivatives.
+// The moves of the last iterations, which stand for second derivatives. An iteration may have
+// several, so that a long line search pushes no other iteration out.
 class Memory {
  public:
-  explicit Memory(int size) : size_(static_cast<std::size_t>(size)) {}
+  explicit Memory(int iterations) : iterations_(iterations) {}
 
   bool empty() const { return moves_.empty(); }
   void clear() { moves_.clear(); }
 
   // Moves along which the gradient does not grow say nothing about a minimum.
-  void add_move(const Point& from, const Point& to) {
-    Move move{difference(to.at, from.at), difference(to.value.gradient, from.value.gradient)};
+  void add_move(const Point& from, const Point& to, int iteration) {
+    Move move{.by = difference(to.at, from.at),
+              .change = difference(to.value.gradient, from.value.gradient),
+              .iteration = iteration};
     move.product = dot(move.by, move.change);
     if (!(move.product > 1e-10 * norm(move.by) * norm(move.change))) return;
     moves_.push_back(std::move(move));
-    if (moves_.size() > size_) moves_.pop_front();
+    while (moves_.front().iteration <= iteration - iterations_) moves_.pop_front();
+  }
+
+  // The second derivative along the last move, about.
+  double curvature() const {
+    return empty() ? 0 : norm(moves_.back().change) / norm(moves_.back().by);
   }
 
   // The two-loop recursion: the way to the minimum of the quadratic model that the moves describe.
@@ -86,10 +94,15 @@ class Memory {
   struct Move {
     Vector by, change;   // of the point, and of its gradient
     double product = 0;  // of both
+    int iteration = 0;
   };
-  std::size_t size_;
+  int iterations_;
   std::deque<Move> moves_;
 };
+
+// After so many line searches that found no end of the loss (each 10^19 times as long as its first
+// step) a loss counts as unbounded. One may have begun with too short a step.
+constexpr int kMostFalls = 2;
 
 // A point on the line of an iteration.
 struct Trial {
@@ -161,17 +174,27 @@ class Descent {
     const MinimizeIteration state{iterations_, evaluations_, loss(), gradient_norm() * unit_,
                                   move_};
     if (options_.callback && !options_.callback(state)) return MinimizeEnd::kCallback;
-    if (gradient_norm() <= enough_ && is_near()) return MinimizeEnd::kGradient;
+    if (falls_ >= kMostFalls) return MinimizeEnd::kUnbounded;
+    if (gradient_norm() == 0) return MinimizeEnd::kGradient;
+    if (!is_flat()) return std::nullopt;
+    if (gradient_norm() <= enough_ && moved_little()) return MinimizeEnd::kGradient;
     const double change = std::max(options_.change_tolerance, objective_.rounding);
     if (before - current_.value.loss <= change * std::abs(before)) return MinimizeEnd::kChange;
     return std::nullopt;
   }
 
-  // Whether the next move would be short, so that a small gradient is not just less steep.
-  bool is_near() const {
-    const double length = std::max(norm(current_.at), norm(difference(current_.at, first_)));
-    return norm(memory_.direction(current_.value.gradient)) <=
-           std::sqrt(options_.gradient_tolerance) * length;
+  // Whether the loss has little left to fall: by its gradient, over the length of the variables, or
+  // because it is what a move of their last digits adds to a loss of 0. Else the last move crossed
+  // a steep valley along which the loss still falls.
+  bool is_flat() const {
+    const double loss = std::abs(current_.value.loss);
+    const double move = std::max(1e-8, objective_.rounding) * length();
+    return gradient_norm() * length() <= 1e-3 * loss || loss <= memory_.curvature() * move * move;
+  }
+  bool moved_little() const { return move_ <= 100 * options_.gradient_tolerance * length(); }
+  // Of the variables. Their way counts as well, for the minimum may be at 0.
+  double length() const {
+    return std::max(norm(current_.at), 0.001 * norm(difference(current_.at, first_)));
   }
 
   // Whether the line search has found a step, and the point has moved by it.
@@ -193,30 +216,48 @@ class Descent {
           return LinePoint{step, trial.point.value.loss, trial.slope};
         },
         line_options());
-    if (std::none_of(trials.begin(), trials.end(), is_finite))
-      diverge(
-          cat(trials.back().point.value.not_finite, " at each of ", trials.size(), " steps tried"),
-          "look at logarithms, divisions and square roots of what leads to it");
+    const auto moves = [&](const Trial& trial) {
+      return is_finite(trial) && trial.point.at != current_.at;
+    };
+    if (std::none_of(trials.begin(), trials.end(), moves)) {
+      const auto bad = std::find_if_not(trials.begin(), trials.end(), is_finite);
+      if (bad == trials.end() || !memory_.empty()) return false;
+      diverge(cat(bad->point.value.not_finite, " at each of ", trials.size(), " steps tried"),
+              "look at logarithms, divisions and square roots of what leads to it");
+    }
     const auto chosen = std::find_if(trials.begin(), trials.end(),
                                      [&](const Trial& trial) { return trial.step == found.step; });
-    contradicted_ = contradict(trials);
-    if (chosen == trials.end() || contradicted_) return false;
+    contradicted_ = contradict(trials, slope);
+    if (chosen == trials.end() || !moves(*chosen) || contradicted_) return false;
+    watch_falls(trials, *chosen);
     move_to(trials, *chosen);
     return true;
   }
 
-  // Whether no trial lowered the loss, and some raised it although slopes there and before say that
-  // it falls.
-  bool contradict(const std::vector<Trial>& trials) const {
+  // Whether no trial lowered the loss, and the shortest that raised it did so about as much as its
+  // slopes, here and there, say that the loss falls. What rounding or a hill adds is no such
+  // multiple.
+  bool contradict(const std::vector<Trial>& trials, double slope) const {
     const double now = current_.value.loss, rounding = objective_.rounding * std::abs(now);
-    const auto raised = [&](const Trial& trial) {
-      return trial.slope < 0 && trial.point.value.loss > now + rounding;
-    };
-    const auto lowered = [&](const Trial& trial) {
-      return trial.point.value.loss < now - rounding;
-    };
-    return std::any_of(trials.begin(), trials.end(), raised) &&
-           std::none_of(trials.begin(), trials.end(), lowered);
+    const Trial* shortest = nullptr;
+    for (const Trial& trial : trials) {
+      if (trial.point.value.loss < now - rounding) return false;
+      if (trial.point.value.loss > now + rounding && is_finite(trial) &&
+          (!shortest || trial.step < shortest->step))
+        shortest = &trial;
+    }
+    return shortest && shortest->slope < 0 &&
+           shortest->point.value.loss - now < -10 * slope * shortest->step;
+  }
+
+  // Counts line searches in a row in which the loss fell for as long as they lengthened the step.
+  void watch_falls(const std::vector<Trial>& trials, const Trial& chosen) {
+    const auto is_longest = [&](const Trial& trial) { return trial.step <= chosen.step; };
+    const bool fell = chosen.slope < 0 && std::ssize(trials) == LineSearchOptions().most_trials &&
+                      std::all_of(trials.begin(), trials.end(), is_longest);
+    falls_ = fell ? falls_ + 1 : 0;
+    for (const Trial& trial : trials)
+      if (trial.point.value.loss == -INFINITY) falls_ = kMostFalls;
   }
 
   LineSearchOptions line_options() const {
@@ -235,10 +276,10 @@ class Descent {
     for (const Trial& trial : trials) {
       if (&trial == &chosen || !is_finite(trial)) continue;
       if (trial.point.value.loss >= start.value.loss) continue;
-      memory_.add_move(*from, trial.point);
+      memory_.add_move(*from, trial.point, iterations_);
       from = &trial.point;
     }
-    memory_.add_move(*from, chosen.point);
+    memory_.add_move(*from, chosen.point, iterations_);
     move_ = norm(difference(chosen.point.at, start.at));
     current_ = std::move(chosen.point);
   }
@@ -258,6 +299,7 @@ class Descent {
   Vector first_;               // values of the variables
   double unit_ = 1;            // of losses and gradients here
   bool contradicted_ = false;  // by the last line search
+  int falls_ = 0;              // watch_falls()
   int iterations_ = 0, evaluations_ = 0;
   double enough_ = 0;  // the norm of the gradient at which to end
   double move_ = 0;    // the length of the last move
@@ -288,11 +330,14 @@ std::string_view text_of(MinimizeEnd end) {
   switch (end) {
     case MinimizeEnd::kGradient: return "the gradient is small enough";
     case MinimizeEnd::kChange: return "the loss hardly changes any more";
-    case MinimizeEnd::kNoDecrease: return "no step lowers the loss";
+    case MinimizeEnd::kNoDecrease:
+      return "no step lowers the loss any more, as far as its precision shows";
+    case MinimizeEnd::kUnbounded:
+      return "the loss falls further the longer the step is: it seems to be unbounded below";
     case MinimizeEnd::kContradiction:
       return "no step along the gradient lowers the loss: the gradient may be wrong";
-    case MinimizeEnd::kIterations: return "the limit of iterations is reached";
-    case MinimizeEnd::kEvaluations: return "the limit of evaluations is reached";
+    case MinimizeEnd::kIterations: return "the limit of iterations is reached before a minimum";
+    case MinimizeEnd::kEvaluations: return "the limit of evaluations is reached before a minimum";
     case MinimizeEnd::kCallback: return "the callback ended it";
   }
   throw InternalError("an unknown MinimizeEnd");

@@ -13,6 +13,7 @@ enum class MinimizeEnd {
   kGradient,       // the gradient is small enough
   kChange,         // the loss hardly changes any more
   kNoDecrease,     // no step lowers the loss: rounding hides what is left
+  kUnbounded,      // the loss is -inf at a step, or falls as far as steps go
   kContradiction,  // every step raises the loss, where the gradient says that it falls
   kIterations,     // max_iterations were made
   kEvaluations,    // max_evaluations were made
@@ -31,20 +32,19 @@ struct MinimizeIteration {
 };
 
 struct MinimizeOptions {
-  int memory = 10;  // how many moves are kept
-  // Ends when the norm of the gradient is at most so many times that of the first one, and the move
-  // that it calls for is at most the square root of it, in lengths of the variables or of their way
-  // from the first values. So a steep beginning does not end it early. 0 leaves the test out.
+  int memory = 10;  // the moves of how many iterations are kept
+  // Ends when the norm of the gradient is at most so many times that of the first one, and the last
+  // move was at most 100 times that part of the length of the variables. 0 leaves the test out.
   double gradient_tolerance = 1e-10;
   // Ends when an iteration changes the loss by at most so much of it. Changes below the precision
-  // of the loss always count as none.
+  // of the loss always count as none. Neither test ends it in a valley along which the loss falls.
   double change_tolerance = 1e-12;
-  int max_iterations = 1000, max_evaluations = 2000;
+  int max_iterations = 10000, max_evaluations = 10000;
   // The length of the first move to try, of all variables together. 0: 0.3 times the norm of the
   // variables, at least 0.3.
   double first_move = 0;
   // The conditions of the line search (LineSearchOptions).
-  double decrease = 1e-4, curvature = 0.5;
+  double decrease = 1e-4, curvature = 0.6;
   // Called after each iteration, when the variables have the values that it reached. Returns
   // whether to continue. Empty: none.
   std::function<bool(const MinimizeIteration&)> callback = {};

@@ -34,7 +34,8 @@ class Search {
     LinePoint before = from_;
     for (double step = options_.first_step; trials_ < options_.most_trials;) {
       const LinePoint point = trial(step);
-      if (too_high(point) || (before.step > 0 && point.loss >= before.loss))
+      // Steps too short to change the loss at all have equal ones.
+      if (too_high(point) || (before.step > 0 && point.loss > before.loss))
         return zoom(before, point);
       if (flat(point)) return point;
       if (point.slope >= 0) return zoom(point, before);
@@ -86,6 +87,8 @@ class Search {
   static double between(const LinePoint& low, const LinePoint& high) {
     const double begin = std::min(low.step, high.step), length = std::abs(high.step - low.step);
     const double best = std::isfinite(high.loss) ? cubic_minimum(low, high) : NAN;
+    // Next to what is not finite the interval may be far too long.
+    if (low.step == 0 && !std::isfinite(high.loss)) return kMargin * length;
     if (!std::isfinite(best)) return begin + length / 2;
     return std::clamp(best, begin + kMargin * length, begin + (1 - kMargin) * length);
   }

@@ -15,7 +15,7 @@ struct LineSearchOptions {
   double first_step = 1;
   // A step must lower the loss by `decrease` * step * slope at the beginning, and make the slope at
   // most `curvature` times as steep as there. Between 0 and 1; `decrease` is the smaller one.
-  double decrease = 1e-4, curvature = 0.5;
+  double decrease = 1e-4, curvature = 0.6;
   // Losses are known to this part of the first one: so much a step may add to it. Near a minimum
   // rounding hides the decrease of the loss, and only the slope says where to go.
   double rounding = 0;

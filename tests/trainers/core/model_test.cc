@@ -60,6 +60,20 @@ TEST_F(ModelTest, PassesInputsInOrder) {
   EXPECT_EQ(seen, (std::vector{x, y}));
 }
 
+TEST_F(ModelTest, TakesManyInputs) {
+  std::vector<Output> inputs, seen;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"})
+    inputs.push_back(input(name));
+  const ModelFunction model([&](Tower&, Output a, Output b, Output c, Output d, Output e, Output f,
+                                Output g, Output h, Output i, Output j, Output k) {
+    seen = {a, b, c, d, e, f, g, h, i, j, k};
+    return reduce_sum(a);
+  });
+  EXPECT_EQ(model.arities(), std::vector<std::size_t>{11});
+  EXPECT_EQ(error_of(model, inputs), "(accepted)");
+  EXPECT_EQ(seen, inputs);
+}
+
 TEST_F(ModelTest, RefusesAnotherNumberOfInputsNamingThem) {
   EXPECT_THAT(error_of(sum_of_both, {input("image")}),
               AllOf(HasSubstr("takes 2 inputs"), HasSubstr("1 fields: image f32[3]")));

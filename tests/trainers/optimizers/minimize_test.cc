@@ -71,7 +71,7 @@ TEST(Minimize, FindsRosenbrocksMinimum) {
     int evaluations;  // at most
   };
   for (const From& from :
-       {From{-1.2, 1, 46}, {0, 0, 26}, {2, 2, 29}, {-1, -1, 36}, {0.5, 0.5, 23}}) {
+       {From{-1.2, 1, 46}, {0, 0, 28}, {2, 2, 29}, {-1, -1, 36}, {0.5, 0.5, 23}}) {
     Graph graph;
     const Variable x = scalar(graph, "x", from.x), y = scalar(graph, "y", from.y);
     Session session(graph);
