@@ -187,7 +187,7 @@ bool FailureDetector::turn() {
   const bool moved = group_->poll();
   if (moved) drop_done();
   heartbeats_.hear();
-  if (moved || parts_.has_postponed()) parts_.serve();
+  if (moved || parts_.has_new_peers() || parts_.has_postponed()) parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
     look_at_wait();

@@ -57,6 +57,7 @@ class FailureDetector final : public ProcessGroup {
   int size() const override { return group_->size(); }
   const std::string& host(int rank) const override { return group_->host(rank); }
   std::string transport() const override { return group_->transport(); }
+  const std::vector<int>& connected() const override { return group_->connected(); }
   void send(GroupMessage& message) override;
   void receive(GroupMessage& message) override;
   void sum(GroupMessage& message, DType dtype) override;

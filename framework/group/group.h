@@ -34,6 +34,9 @@ class ProcessGroup {
   virtual const std::string& host(int rank) const = 0;
   // The transport of the messages: "MPI", "TCP".
   virtual std::string transport() const = 0;
+  // The ranks of the other processes that this one is connected to, in the order of connecting. It
+  // only grows.
+  virtual const std::vector<int>& connected() const = 0;
 
   // Each posts a message, and returns at once. A receiver expects exactly as many bytes as are
   // sent.
@@ -72,6 +75,9 @@ class ProcessGroup {
 
 // The longest reason, in bytes, with which a process ends others. A group may cut a longer one.
 inline constexpr std::size_t kLongestReason = 1 << 16;
+
+// For groups that connect all processes at once.
+std::vector<int> other_ranks(int rank, int size);
 
 // "rank 3, node7".
 std::string describe_rank(const ProcessGroup& group, int rank);

@@ -76,17 +76,16 @@ std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key,
   return copy_of(part.published);
 }
 
-PartServer::PartServer(ProcessGroup& group, Find find)
-    : group_(group), find_(std::move(find)), peers_(static_cast<std::size_t>(group.size())) {
-  for (int r = 0; r < group.size(); ++r) {
-    Peer& peer = peers_[static_cast<std::size_t>(r)];
-    peer.asked = {r, kAskTag, bytes_in(peer.in)};
-    peer.answer = {r, kAnswerTag, {}, true};
-    if (r != group.rank()) group.receive(peer.asked);
-  }
-}
+PartServer::PartServer(ProcessGroup& group, Find find) : group_(group), find_(std::move(find)) {}
 
 void PartServer::serve() {
+  while (has_new_peers()) {
+    const int rank = group_.connected()[peers_.size()];
+    Peer& peer = peers_.emplace_back();
+    peer.asked = {rank, kAskTag, bytes_in(peer.in)};
+    peer.answer = {rank, kAnswerTag, {}, true};
+    group_.receive(peer.asked);
+  }
   has_postponed_ = false;
   for (Peer& peer : peers_) {
     if (!peer.asked.done || !peer.answer.done) continue;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -58,7 +59,8 @@ class PublishedParts {
   std::map<std::uint64_t, Part> parts_;
 };
 
-// Answers the requests of other processes. Uses its own tags. The group must outlive it.
+// Answers the requests of the processes that this one is connected to; whoever asks connects. Uses
+// its own tags. The group must outlive it.
 class PartServer {
  public:
   // A copy of what this process holds under a key after that many runs. None if it does not hold it
@@ -70,9 +72,10 @@ class PartServer {
   PartServer(const PartServer&) = delete;
   PartServer& operator=(const PartServer&) = delete;
 
-  // Receives pending requests, and answers those that it can. Call it when messages have moved, or
-  // while an answer is postponed.
+  // Receives pending requests, and answers those that it can. Call it when messages have moved,
+  // when there are new peers, and while an answer is postponed.
   void serve();
+  bool has_new_peers() const { return peers_.size() < group_.connected().size(); }
   bool has_postponed() const { return has_postponed_; }
   // Whether a process has asked, or got an answer, within the last 100 ms. So it may soon ask
   // again, or what it has asked for may soon be there.
@@ -93,7 +96,7 @@ class PartServer {
 
   ProcessGroup& group_;
   const Find find_;
-  std::vector<Peer> peers_;  // by rank
+  std::deque<Peer> peers_;  // as in ProcessGroup::connected(); they stay in place
   bool has_postponed_ = false;
   std::chrono::steady_clock::time_point last_ = {};
 };

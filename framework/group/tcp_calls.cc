@@ -15,10 +15,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kCallPatience{1'000};
 // How long it tries to reach another one that does not take the call. Where a run ends, the reason
 // comes from somebody else meanwhile. One that took a call and dropped it may have many callers,
-// and gets the time of an answer.
+// and gets Door::one_try.
 constexpr std::chrono::milliseconds kCallTries{500}, kCallPause{20};
-// How long an address may give no answer at all. The system retries after 1, 3 and 7 s.
-constexpr std::chrono::milliseconds kCallAnswer{8'000};
 
 std::vector<Socket> only(Socket socket) {
   std::vector<Socket> sockets;
@@ -33,7 +31,8 @@ TcpCalls::TcpCalls(Door door, const std::vector<Met>& others, SocketWatch& watch
       own_name_(cat("rank ", door_.card.rank, " on ", door_.card.host)),
       others_(others),
       watch_(watch),
-      reception_(only(std::move(door_.listener)), door_.key, own_name_) {
+      reception_(only(std::move(door_.listener)), door_.key, {door_.card.rank, door_.card.meeting},
+                 own_name_) {
   for (const Met& other : others) connected_.push_back(static_cast<bool>(other.socket));
   watch_.add(reception_.watch().socket(), kDoor, EPOLLIN);
 }
@@ -64,13 +63,12 @@ std::vector<TcpCalls::Made> TcpCalls::advance() {
   return made;
 }
 
-// Whoever has the token is of the run, and of a possible rank.
+// A caller that has left has hung up, or its call has crossed this process's own.
 void TcpCalls::take(Caller caller, std::vector<Made>& made) {
+  if (caller.socket.has_left()) return;
   const int rank = caller.card.rank, size = caller.card.size;
   const bool is_other =
       size == std::ssize(others_) && rank >= 0 && rank < size && rank != door_.card.rank;
-  if (is_other && connected_[static_cast<std::size_t>(rank)] && caller.socket.has_left())
-    return;  // its call crossed this process's own
   if (!is_other || connected_[static_cast<std::size_t>(rank)]) {
     log_warning(own_name_, ": turned away a process on ", caller.card.host,
                 " that says it is rank ", rank, " of ", size);
@@ -107,22 +105,28 @@ bool TcpCalls::introduce(int rank, Outgoing& call) {
   if (!call.socket) {
     if (now < call.next) return false;
     call.socket = Socket::begin_connect(*others_[static_cast<std::size_t>(rank)].way);
-    call.until = now + kCallAnswer;
+    call.until = now + door_.one_try;
     call.moves = true;
     watch_.add(call.socket, static_cast<std::uint64_t>(rank));
   }
-  if (!std::exchange(call.moves, false) && (call.introduction || now < call.until)) return false;
+  if (!std::exchange(call.moves, false) && now < call.until) return false;
   if (!call.introduction) {
     if (!call.socket.has_connected()) {
       if (now >= call.until) fail(rank, "cannot be reached: no answer");
       return false;
     }
-    call.introduction.emplace(door_.key, door_.card);
+    Card card = door_.card;
+    card.callee = rank;
+    call.introduction.emplace(door_.key, std::move(card));
+    call.until = now + door_.one_try;
   }
   while (!call.introduction->is_over()) {
     LetterReader& letter = call.introduction->letter();
     const std::size_t count = call.socket.read_some(letter.space());
-    if (count == 0) return false;
+    if (count == 0) {
+      if (now >= call.until) hang_up(rank, call);
+      return false;
+    }
     letter.add(count);
     if (letter.whole()) call.introduction->heard(call.socket);
   }
@@ -131,24 +135,35 @@ bool TcpCalls::introduce(int rank, Outgoing& call) {
   return false;
 }
 
+// It may be stopped, for example by a debugger, so this ends no run: heartbeats tell who is lost.
+void TcpCalls::hang_up(int rank, Outgoing& call) {
+  silent_.tell(cat(own_name_, " calls rank ", rank, place_of(rank),
+                   " again: ", call.introduction->silence()));
+  call = {.next = Clock::now() + kCallPause, .failed = call.failed};
+}
+
 void TcpCalls::try_again(int rank, Outgoing& call, const std::string& why) const {
   const Deadline now = Clock::now(), first = call.failed.value_or(now);
   const bool was_heard = call.introduction.has_value();
-  if (now - first > (was_heard ? kCallAnswer : kCallTries))
+  if (now - first > (was_heard ? door_.one_try : kCallTries))
     fail(rank, cat("cannot be reached: ", why));
   call = {.next = now + kCallPause, .failed = first};
 }
 
+// " (at 10.0.0.7:1234)".
+std::string TcpCalls::place_of(int rank) const {
+  const HostAddress& way = *others_[static_cast<std::size_t>(rank)].way;
+  return cat(" (at ", endpoint(way.str(), way.port()), ")");
+}
+
 void TcpCalls::fail(int rank, const std::string& why) const {
-  const Met& other = others_[static_cast<std::size_t>(rank)];
-  blame_peer(rank, other.host,
-             cat(why, " (at ", endpoint(other.way->str(), other.way->port()), ")"));
+  blame_peer(rank, others_[static_cast<std::size_t>(rank)].host, cat(why, place_of(rank)));
 }
 
 Deadline TcpCalls::next_look() const {
   Deadline next = reception_.visit_end();
   for (const auto& [rank, call] : calls_)
-    if (!call.introduction) next = std::min(next, call.socket ? call.until : call.next);
+    next = std::min(next, call.socket ? call.until : call.next);
   return next;
 }
 

@@ -27,6 +27,9 @@ struct Door {
   MeetingKey key;
   Card card;  // of this process
   Socket listener;
+  // How long a call waits for an answer of the address, and then for all that the process there has
+  // to say.
+  std::chrono::milliseconds one_try;
 };
 
 class TcpCalls {
@@ -56,15 +59,17 @@ class TcpCalls {
     Deadline next = {};  // when to call; while there is no socket
     Socket socket = {};
     bool moves = false;   // there may be something to read
-    Deadline until = {};  // by then somebody must have answered at that address
-    std::optional<Introduction> introduction = {};  // once somebody has
+    Deadline until = {};  // by then somebody must have answered at that address, or said all
+    std::optional<Introduction> introduction = {};  // once somebody has answered
     std::optional<Deadline> failed = {};            // the first time
   };
 
   void take(Caller caller, std::vector<Made>& made);
   bool advance(int rank, Outgoing& call);
   bool introduce(int rank, Outgoing& call);
+  void hang_up(int rank, Outgoing& call);
   void try_again(int rank, Outgoing& call, const std::string& why) const;
+  std::string place_of(int rank) const;
   [[noreturn]] void fail(int rank, const std::string& why) const;
 
   Door door_;
@@ -72,6 +77,7 @@ class TcpCalls {
   const std::vector<Met>& others_;
   SocketWatch& watch_;
   Reception reception_;
+  RareWarning silent_;
   bool rings_ = false;
   std::vector<char> connected_;  // by rank
   std::map<int, Outgoing> calls_;

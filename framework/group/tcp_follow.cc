@@ -47,6 +47,7 @@ bool is_final(const CommError& error) {
 struct Welcomed {
   Socket socket;
   Seal seal;
+  std::string meeting;
 };
 
 class Follower {
@@ -69,7 +70,8 @@ class Follower {
     meeting.met[0].socket = std::move(first.socket);
     for (std::size_t r = 1; r < places.size(); ++r)
       if (std::cmp_not_equal(r, options_.rank)) meeting.met[r].way = way_to(places[r], own, there);
-    meeting.door = {key_, card(), std::move(listener_)};
+    meeting.door = {key_, card(), std::move(listener_), options_.one_try};
+    meeting.door->card.meeting = first.meeting;
     return meeting;
   }
 
@@ -166,7 +168,7 @@ class Follower {
       hear(socket, introduction.letter(), there, introduction.silence());
       introduction.heard(socket);
     }
-    return {std::move(socket), introduction.seal()};
+    return {std::move(socket), introduction.seal(), introduction.listener().meeting};
   }
 
   // Reads the immediate answer of a listener. Throws Stranger if there is none.

@@ -12,9 +12,9 @@
 namespace belfry::detail {
 namespace {
 
-constexpr std::string_view kLetterMagic = "Belfry3\n";
+constexpr std::string_view kLetterMagic = "Belfry4\n";
 constexpr std::size_t kLetterHead = kLetterMagic.size() + sizeof(std::uint32_t);
-constexpr std::size_t kNonceBytes = 16, kSealBytes = sizeof(Sha256);
+constexpr std::size_t kNonceBytes = 16, kSealBytes = sizeof(Sha256), kMeetingDigits = 32;
 constexpr std::size_t kMostHostName = 255, kMostAddress = 64;
 constexpr int kMostGreetingPort = 65535;
 
@@ -38,6 +38,17 @@ std::string host_of(std::string_view text) {
 constexpr int kMostGreetingInt = 0x7fffffff;
 
 int round_of(std::string_view text) { return number_of(text, 0, kMostGreetingInt, "round"); }
+
+int rank_of(std::string_view text) {
+  return number_of(text, -kMostGreetingInt, kMostGreetingInt, "rank");
+}
+
+std::string meeting_of(std::string_view text) {
+  const bool is_name =
+      text.size() == kMeetingDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
+  if (text != kNoMeeting && !is_name) refuse_words("meeting");
+  return std::string(text);
+}
 
 // "10.0.0.7", "fe80::1%eth0": looked up only as numeric addresses.
 bool is_address(std::string_view text) {
@@ -98,6 +109,12 @@ std::string random_nonce() {
   return nonce;
 }
 
+std::string random_meeting() {
+  std::string name;
+  for (const char byte : random_nonce()) name += hex(static_cast<unsigned char>(byte), 2);
+  return name;
+}
+
 MeetingKey::MeetingKey(const std::string& token, int start)
     : secret(bytes_of(hmac_sha256(token, cat("Belfry ", start)))), round(start) {}
 
@@ -131,14 +148,28 @@ Call Call::read(std::string_view body) {
           round_of(body.substr(kNonceBytes, end - kNonceBytes)), std::string(body.substr(end + 1))};
 }
 
-std::string Card::str() const { return cat(rank, ' ', size, ' ', port, ' ', host); }
+std::string Card::str() const {
+  return cat(rank, ' ', size, ' ', port, ' ', host, ' ', callee, ' ', meeting);
+}
 
 Card Card::read(std::string_view text) {
   const std::vector<std::string_view> fields = split(text, ' ');
-  if (fields.size() != 4) refuse_words("card");
-  return {number_of(fields[0], -kMostGreetingInt, kMostGreetingInt, "rank"),
+  if (fields.size() != 6) refuse_words("card");
+  return {rank_of(fields[0]),
           number_of(fields[1], 1, kMostGreetingInt, "number of processes"),
-          number_of(fields[2], 1, kMostGreetingPort, "port"), host_of(fields[3])};
+          number_of(fields[2], 1, kMostGreetingPort, "port"),
+          host_of(fields[3]),
+          rank_of(fields[4]),
+          meeting_of(fields[5])};
+}
+
+std::string Answer::str() const { return cat(from.rank, ' ', from.meeting, ' ', text); }
+
+Answer Answer::read(std::string_view text) {
+  const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
+  if (first == text.npos || second == text.npos) refuse_words("answer");
+  return {{rank_of(text.substr(0, first)), meeting_of(text.substr(first + 1, second - first - 1))},
+          std::string(text.substr(second + 1))};
 }
 
 std::string table_of(std::span<const Place> places) {

@@ -3,11 +3,12 @@
 //
 //   listener: Banner, with a random number
 //   caller:   Call, with its own random number and its Card, sealed
-//   listener: "welcome", "called" or "end WHY", sealed; later rank 0 says where all processes are,
-//             sealed
+//   listener: Answer, sealed; later rank 0 says where all processes are, sealed
 //
 // A seal is an HMAC over both numbers and the text, keyed by the token. So each side knows that the
-// other one has the token, nobody overhears the token, and nobody can replay what was said.
+// other one has the token, nobody overhears the token, and nobody can replay what was said. Card
+// and Answer say which rank of which meeting speaks, so a process left over from an earlier run
+// with the same token is turned away, too.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -49,8 +50,17 @@ class LetterReader {
   bool has_size_ = false;
 };
 
-// What an answer of a listener says. kCalled: it is calling the caller itself, and its call counts.
+// The text of an answer; after kEndWord it says why. kCalled: the listener is calling the caller
+// itself, and its call counts.
 constexpr std::string_view kWelcome = "welcome", kCalled = "called", kEndWord = "end ";
+
+// The meeting of a process that has not met the others.
+constexpr std::string_view kNoMeeting = "-";
+// Why two processes of two meetings turn each other away.
+constexpr std::string_view kOtherMeeting =
+    "it is of another run with the same token (BELFRY_TOKEN); end what is left of that run";
+// The name of a meeting, which rank 0 chooses at random.
+std::string random_meeting();
 
 // The most bytes of the bodies of letters.
 constexpr std::size_t kMostBanner = 64, kMostCall = 512, kMostAnswer = 8192;
@@ -102,9 +112,25 @@ struct Card {
   int rank = -1;  // may be any number
   int size = 0, port = 0;
   std::string host;
+  int callee = 0;  // the rank that it wants to reach; may be any number
+  std::string meeting{kNoMeeting};
 
   std::string str() const;
   static Card read(std::string_view text);
+};
+
+// A process of a run, by which a listener is known.
+struct Member {
+  int rank = 0;
+  std::string meeting;
+};
+
+struct Answer {
+  Member from;
+  std::string text;
+
+  std::string str() const;
+  static Answer read(std::string_view text);
 };
 
 // Where a process listens, as rank 0 sees it.

@@ -18,11 +18,21 @@ void Introduction::heard(const Socket& socket) {
     require<CommError>(sent, "it takes no message");
     return;
   }
-  const std::optional<std::string> answer = seal_->open("answer", answer_.body());
-  require<Refused>(answer.has_value(), "it has another token (BELFRY_TOKEN)");
+  const std::optional<std::string> opened = seal_->open("answer", answer_.body());
+  require<Refused>(opened.has_value(), "it has another token (BELFRY_TOKEN)");
+  const Answer answer = Answer::read(*opened);
+  listener_ = answer.from;
+  require_callee();
   over_ = true;
-  called_ = *answer == kCalled;
-  require<RefusedByRun>(called_ || *answer == kWelcome, without_end_word(*answer));
+  called_ = answer.text == kCalled;
+  require<RefusedByRun>(called_ || answer.text == kWelcome, without_end_word(answer.text));
+}
+
+// At the address of the callee there may now be a process of another run with the same token. Rank
+// 0 tells which meeting this is.
+void Introduction::require_callee() const {
+  require<Refused>(card_.callee == 0 || listener_.meeting == card_.meeting, kOtherMeeting);
+  require<Refused>(listener_.rank == card_.callee, "it is rank ", listener_.rank);
 }
 
 // A process of an earlier start ends soon. That of a later one has replaced this one.

@@ -17,7 +17,7 @@ class RefusedByRun : public Refused {
 
 class Introduction {
  public:
-  // `key` is borrowed. `card` is of this process.
+  // `key` is borrowed. `card` is of this process, and says whom it calls.
   Introduction(const MeetingKey& key, Card card);
   // The letter of the listener that comes next, and what to say if it does not come.
   LetterReader& letter() { return seal_ ? answer_ : banner_; }
@@ -30,14 +30,18 @@ class Introduction {
   bool is_called() const { return called_; }
   // Once the listener has said something.
   const Seal& seal() const { return *seal_; }
+  // Which process of which meeting the listener has proven to be, once all has been said.
+  const Member& listener() const { return listener_; }
 
  private:
   void require_round(int round) const;
+  void require_callee() const;
 
   const MeetingKey* key_;
   Card card_;
   LetterReader banner_{kMostBanner}, answer_{kMostAnswer};
   std::optional<Seal> seal_;
+  Member listener_;
   bool over_ = false, called_ = false;
 };
 

@@ -25,7 +25,7 @@ class Leader {
         patience_(options.timeout),
         guests_(static_cast<std::size_t>(options.size)),
         port_(options.port),
-        reception_(listeners(), key_, cat("rank 0 on ", host)) {}
+        reception_(listeners(), key_, {0, random_meeting()}, cat("rank 0 on ", host)) {}
 
   Meeting run() {
     if (!unknown_.empty())

@@ -28,6 +28,7 @@ class TcpGroup final : public ProcessGroup {
   int size() const override { return static_cast<int>(met_.size()); }
   const std::string& host(int rank) const override { return met_[at(rank)].host; }
   std::string transport() const override { return "TCP"; }
+  const std::vector<int>& connected() const override { return connected_; }
 
   void send(GroupMessage& message) override {
     message.done = false;
@@ -37,8 +38,6 @@ class TcpGroup final : public ProcessGroup {
   }
   void receive(GroupMessage& message) override {
     message.done = false;
-    if (!peers_[at(message.peer)] && may_never_come(message.tag))
-      return unexpected_.push_back(&message);
     TcpPeer& from = may_never_come(message.tag) ? peer(message.peer) : needed(message);
     from.receive(message);
     arrived_ = arrived_ || message.done;
@@ -67,7 +66,6 @@ class TcpGroup final : public ProcessGroup {
   bool forget_messages() noexcept override {
     if (pass_) pass_->withdraw();
     calls_.reset();
-    unexpected_.clear();
     for (const int r : in_turn_) peers_[at(r)]->forget_messages();
     return true;
   }
@@ -106,10 +104,6 @@ class TcpGroup final : public ProcessGroup {
     // Each process starts with the next rank, so that not all send to one first.
     const auto turn = [&](int r) { return (r - rank_ + size()) % size(); };
     in_turn_.insert(std::ranges::upper_bound(in_turn_, turn(rank), {}, turn), rank);
-    std::erase_if(unexpected_, [&](GroupMessage* message) {
-      if (message->peer == rank) peer->receive(*message);
-      return message->peer == rank;
-    });
     return *peer;
   }
   // The peer of a message, to which there will be a connection.
@@ -121,6 +115,7 @@ class TcpGroup final : public ProcessGroup {
   void open(int rank, Socket socket) {
     watch_.add(socket, static_cast<std::uint64_t>(rank));
     peer(rank).open(std::move(socket));
+    connected_.push_back(rank);
   }
 
   const int rank_;
@@ -130,8 +125,7 @@ class TcpGroup final : public ProcessGroup {
   std::vector<Met> met_;                         // by rank; their sockets are the peers'
   std::vector<std::unique_ptr<TcpPeer>> peers_;  // by rank; null: nobody has needed it
   std::vector<int> in_turn_;                     // the ranks of those that are not null
-  // Receives of messages that may never come, of processes that nobody has needed.
-  std::vector<GroupMessage*> unexpected_;
+  std::vector<int> connected_;
   SocketWatch watch_;
   std::optional<TcpCalls> calls_;
   bool looked_ = false;   // wait() did, for poll()

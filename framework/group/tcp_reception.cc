@@ -10,7 +10,7 @@ namespace belfry::detail {
 using Clock = std::chrono::steady_clock;
 
 bool Caller::answer(std::string_view text) const {
-  return socket.write_now(letter(seal.close("answer", text)));
+  return socket.write_now(letter(seal.close("answer", Answer{listener, std::string(text)}.str())));
 }
 
 void RareWarning::tell(const std::string& text) {
@@ -25,8 +25,13 @@ void RareWarning::tell(const std::string& text) {
   left_out_ = 0;
 }
 
-Reception::Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who)
-    : listeners_(std::move(listeners)), key_(key), who_(std::move(who)) {
+Reception::Reception(std::vector<Socket> listeners, const MeetingKey& key, Member self,
+                     std::string who, std::chrono::milliseconds visit)
+    : listeners_(std::move(listeners)),
+      key_(key),
+      self_(std::move(self)),
+      who_(std::move(who)),
+      visit_(visit) {
   for (const Socket& listener : listeners_) watch(listener);
 }
 
@@ -91,7 +96,7 @@ void Reception::accept_all(const Socket& listener) {
     Visitor visitor{.socket = std::move(socket),
                     .from = std::move(from),
                     .nonce = random_nonce(),
-                    .until = Clock::now() + kVisit};
+                    .until = Clock::now() + visit_};
     if (!visitor.socket.write_now(letter(Banner{visitor.nonce, key_.round}.body()))) continue;
     watch(visitor.socket);
     visitors_.push_back(std::move(visitor));
@@ -114,7 +119,7 @@ void Reception::hear(Visitor& visitor) {
 void Reception::read_call(Visitor& visitor) {
   const Call call = Call::read(visitor.call.body());
   watch_.remove(visitor.socket);
-  Caller caller{std::move(visitor.socket), Seal(key_, visitor.nonce, call.nonce), {}};
+  Caller caller{std::move(visitor.socket), Seal(key_, visitor.nonce, call.nonce), self_};
   visitor.done = true;
   if (const std::optional<std::string> card = caller.seal.open("card", call.sealed))
     return read_card(std::move(caller), *card, visitor.from);
@@ -133,7 +138,11 @@ void Reception::read_call(Visitor& visitor) {
 void Reception::read_card(Caller caller, const std::string& text, const std::string& from) {
   try {
     caller.card = Card::read(text);
-    callers_.push_back(std::move(caller));
+    const std::string refusal = refuse(caller.card);
+    if (refusal.empty()) return callers_.push_back(std::move(caller));
+    caller.answer(cat(kEndWord, refusal));
+    others_.tell(cat(who_, ": turned away rank ", caller.card.rank, " on ", caller.card.host, ": ",
+                     refusal));
   } catch (const CommError& error) {
     const std::string why =
         cat(error.what(), "; start all processes with the same version of Belfry");
@@ -141,6 +150,13 @@ void Reception::read_card(Caller caller, const std::string& text, const std::str
     unreadable_.tell(cat(who_, ": turned away a process from ", from,
                          ", which has the token, but does not say who it is: ", why));
   }
+}
+
+// A process left over from another run with this token may still call where it has met somebody.
+std::string Reception::refuse(const Card& card) const {
+  if (card.callee != self_.rank) return cat("it wants to reach rank ", card.callee);
+  const std::string_view own = self_.rank == 0 ? kNoMeeting : std::string_view(self_.meeting);
+  return card.meeting == own ? "" : std::string(kOtherMeeting);
 }
 
 // Connections closed without a word, such as port probes, are not worth a line.

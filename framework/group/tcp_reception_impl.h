@@ -19,7 +19,8 @@ struct Caller {
 
   Socket socket;
   Seal seal;
-  Card card;
+  Member listener;  // who answers
+  Card card = {};
 };
 
 // A warning at most every ten seconds.
@@ -34,9 +35,15 @@ class RareWarning {
 
 class Reception {
  public:
-  // `who` is this process, for the log. `key` is borrowed.
-  Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who);
-  // The next caller that has the token; none if no such caller has come by then. Throws OutOfFiles
+  // How long a caller may take to identify itself, and how many may be doing so at once.
+  static constexpr std::chrono::milliseconds kVisit{2'000};
+  static constexpr std::size_t kMostVisitors = 256;
+
+  // `self` is this process, and `who` names it in the log. `key` is borrowed.
+  Reception(std::vector<Socket> listeners, const MeetingKey& key, Member self, std::string who,
+            std::chrono::milliseconds visit = kVisit);
+  // The next caller that has the token and wants to reach this process, which it has met unless
+  // this is rank 0; none if no such caller has come by then. Throws OutOfFiles
   // if this process cannot take another connection.
   std::optional<Caller> next(Deadline until);
   // An event of this watch says that next() has something to do.
@@ -45,10 +52,6 @@ class Reception {
   Deadline visit_end() const {
     return visitors_.empty() ? Deadline::max() : visitors_.front().until;
   }
-
-  // How long a caller may take to identify itself, and how many may be doing so at once.
-  static constexpr std::chrono::milliseconds kVisit{2'000};
-  static constexpr std::size_t kMostVisitors = 256;
 
  private:
   struct Visitor {
@@ -65,16 +68,19 @@ class Reception {
   void hear(Visitor& visitor);
   void read_call(Visitor& visitor);
   void read_card(Caller caller, const std::string& text, const std::string& from);
+  std::string refuse(const Card& card) const;
   void turn_away(Visitor& visitor, const std::string& why);
   void forget_done();
 
   const std::vector<Socket> listeners_;
   const MeetingKey& key_;
+  const Member self_;
   const std::string who_;
+  const std::chrono::milliseconds visit_;
   SocketWatch watch_;             // of all sockets here, by their files
   std::deque<Visitor> visitors_;  // the one with the least time is first
   std::deque<Caller> callers_;
-  RareWarning strangers_, other_tokens_, unreadable_;
+  RareWarning strangers_, other_tokens_, unreadable_, others_;
 };
 
 }  // namespace belfry::detail

@@ -56,6 +56,7 @@ class MpiGroup final : public ProcessGroup {
     int size = 0;
     MPI_Comm_size(all_, &size);
     learn_hosts(size);
+    others_ = other_ranks(rank_, size);
     require_tags();
     received_from_.resize(at(size));
     check(MPI_Irecv(reason_.data(), static_cast<int>(reason_.size()), MPI_CHAR, MPI_ANY_SOURCE,
@@ -82,6 +83,7 @@ class MpiGroup final : public ProcessGroup {
     return hosts_[static_cast<std::size_t>(rank)];
   }
   std::string transport() const override { return "MPI"; }
+  const std::vector<int>& connected() const override { return others_; }
 
   void send(GroupMessage& message) override {
     post(message, Kind::kSent, [&](std::span<std::byte> bytes, MPI_Request* request) {
@@ -252,6 +254,7 @@ class MpiGroup final : public ProcessGroup {
   MPI_Comm all_ = MPI_COMM_NULL;
   int rank_ = 0;
   std::vector<std::string> hosts_;
+  std::vector<int> others_;
   std::vector<MPI_Request> requests_;
   std::vector<Piece> pieces_;                         // of each request
   std::map<const GroupMessage*, std::size_t> ended_;  // pieces of messages that are not done

@@ -41,6 +41,7 @@ void read_words(int kind, std::string_view words) {
       return;
     }
     case 2: return check_again(Card::read(words), &Card::str);
+    case 4: return check_again(Answer::read(words), &Answer::str);
     default: {
       const std::vector<Place> places = read_table(words, kProcesses);
       test::check(places.size() == kProcesses, "a table of other processes");
@@ -59,6 +60,6 @@ std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size)
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string words(data + 1, data + size);
-  belfry::test::may_refuse([&] { read_words(data[0] % 4, words); });
+  belfry::test::may_refuse([&] { read_words(data[0] % 5, words); });
   return 0;
 }

@@ -37,16 +37,21 @@ class MemoryGroup final : public ProcessGroup {
     return network_.hosts_[static_cast<std::size_t>(rank)];
   }
   std::string transport() const override { return "memory"; }
+  const std::vector<int>& connected() const override { return connected_; }
 
   void send(GroupMessage& message) override {
     require_alive();
+    connect(message.peer);
     network_.deliver(rank_, message.peer, message.tag, message.bytes);
     message.done = moved_ = true;
   }
   void receive(GroupMessage& message) override {
     require_alive();
     message.done = false;
-    if (!may_never_come(message.tag)) network_.connect(rank_, message.peer);
+    if (!may_never_come(message.tag)) {
+      connect(message.peer);
+      network_.connect(rank_, message.peer);
+    }
     const auto early = early_.find({message.peer, message.tag});
     if (early == early_.end()) {
       awaited_[{message.peer, message.tag}].push_back(&message);
@@ -107,10 +112,14 @@ class MemoryGroup final : public ProcessGroup {
   void require_alive() const {
     if (own().killed) throw KilledHere();
   }
+  void connect(int rank) {
+    if (received_.try_emplace(rank).second) connected_.push_back(rank);
+  }
   void take(MemoryNetwork::Message message) {
     if (message.tag == kEndTag)
       throw_reason(message.from, host(message.from),
                    {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()});
+    connect(message.from);
     received_[message.from] += message.bytes.size();
     const auto awaited = awaited_.find({message.from, message.tag});
     if (awaited == awaited_.end()) {
@@ -143,7 +152,8 @@ class MemoryGroup final : public ProcessGroup {
   const int rank_;
   std::map<Place, std::deque<GroupMessage*>> awaited_;
   std::map<Place, std::deque<std::vector<std::byte>>> early_;
-  std::map<int, std::uint64_t> received_;
+  std::map<int, std::uint64_t> received_;  // by rank: bytes of those in connected_
+  std::vector<int> connected_;
   bool moved_ = false, forgotten_ = false, has_ended_others_ = false;
 };
 

@@ -21,6 +21,7 @@ class OneOfTwo final : public ProcessGroup {
   int size() const override { return 2; }
   const std::string& host(int) const override { return host_; }
   std::string transport() const override { return "test"; }
+  const std::vector<int>& connected() const override { return connected_; }
   void send(GroupMessage& message) override {
     sent_.assign(message.bytes.begin(), message.bytes.end());
     message.done = true;
@@ -48,6 +49,7 @@ class OneOfTwo final : public ProcessGroup {
 
  private:
   const std::string host_ = "here";
+  const std::vector<int> connected_{1};
   std::vector<std::byte> sent_;
   GroupMessage* awaited_ = nullptr;
 };

@@ -9,6 +9,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/tests/framework/group/socket_pairs.h"
+#include "belfry/tests/support/memory_group.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
@@ -58,6 +59,30 @@ TEST(PartServer, AnswersProcessesThatAskEachOther) {
     EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
     processes->parts().withdraw(1);
   });
+}
+
+// A thousand processes, of which one asks.
+TEST(PartServer, ListensToThoseThatAreConnected) {
+  constexpr int kSize = 1'000;
+  test::MemoryNetwork network(kSize);
+  const auto own = network.group(0), other = network.group(7);
+  PartServer server(*own, [](std::uint64_t, std::uint64_t) {
+    return std::optional(std::vector<std::byte>(1, std::byte{9}));
+  });
+  server.serve();
+  EXPECT_TRUE(own->connected().empty());
+  std::byte got{};
+  std::jthread asks([&] {
+    std::vector<std::span<std::byte>> parts(kSize);
+    parts[0] = {&got, 1};
+    fetch_parts(*other, 3, 0, parts);
+  });
+  while (!server.has_new_peers()) own->poll();
+  server.serve();
+  asks.join();
+  EXPECT_EQ(got, std::byte{9});
+  EXPECT_THAT(own->connected(), ElementsAre(7));
+  EXPECT_FALSE(server.has_new_peers());
 }
 
 TEST(PartServer, LooksLessOftenForWhatItDoesNotHaveForLong) {

@@ -90,15 +90,23 @@ inline std::string read_letter(const Socket& socket, std::size_t most) {
   return std::string(reader.body());
 }
 
+// The end of a card of a process that wants to meet others at rank 0.
+inline const std::string kToRankZero = cat(" 0 ", kNoMeeting);
+
 // Calls a listener with a card of the test's choice, as a process that has the token.
 struct FakeCaller {
-  FakeCaller(const HostAddress& where, const std::string& token, const std::string& card)
+  FakeCaller(const HostAddress& where, const std::string& token, const std::string& card,
+             const std::string& whom = kToRankZero)
       : socket(Socket::connect_to(where, soon())),
         banner(Banner::read(read_letter(socket, kMostBanner))),
         seal(MeetingKey(token, 0), banner.nonce, nonce) {
-    socket.write_all(letter(Call{nonce, 0, seal.close("card", card)}.body()), soon());
+    socket.write_all(letter(Call{nonce, 0, seal.close("card", card + whom)}.body()), soon());
   }
-  std::string answer() { return seal.open("answer", read_letter(socket, kMostAnswer)).value(); }
+  // What the listener says.
+  Answer heard() {
+    return Answer::read(seal.open("answer", read_letter(socket, kMostAnswer)).value());
+  }
+  std::string answer() { return heard().text; }
 
   const std::string nonce = random_nonce();
   Socket socket;

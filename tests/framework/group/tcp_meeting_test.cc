@@ -31,7 +31,7 @@ using ::testing::SizeIs;
 // Takes one call as rank 0 would, and answers with this table.
 void lead_with(const TcpGroupOptions& options, const std::string& table) {
   const MeetingKey key(options.token, options.round);
-  Reception reception(listen_at(options.address, options.port), key, "test");
+  Reception reception(listen_at(options.address, options.port), key, {0, random_meeting()}, "test");
   const std::optional<Caller> caller = reception.next(soon());
   ASSERT_TRUE(caller);
   EXPECT_TRUE(caller->answer("welcome"));
@@ -66,7 +66,8 @@ TEST(TcpMeeting, WhoIsAboutToCallIsToldOfTheEnd) {
   EXPECT_THAT(wrong.answer(), HasSubstr("says that it is rank 7 of 3"));
   const std::string nonce = random_nonce();
   const Seal seal(MeetingKey(options.token, 0), banner.nonce, nonce);
-  socket.write_all(letter(Call{nonce, 0, seal.close("card", "1 3 1000 b")}.body()), soon());
+  socket.write_all(letter(Call{nonce, 0, seal.close("card", "1 3 1000 b" + kToRankZero)}.body()),
+                   soon());
   EXPECT_THAT(seal.open("answer", read_letter(socket, kMostAnswer)).value(),
               HasSubstr("says that it is rank 7 of 3"));
   EXPECT_THAT(first.get(), HasSubstr("says that it is rank 7 of 3"));
@@ -130,18 +131,20 @@ TEST(TcpMeeting, AFollowerTurnsAwayRanksThatCannotBe) {
   for (const HostAddress& at : listening(2))
     if (at.port() != options.port) port_of_second = at;
   FakeCaller third(rank_0_of(options), options.token, cat("2 4 1000 a"));
-  EXPECT_EQ(third.answer(), "welcome");
+  const Answer welcome = third.heard();
+  EXPECT_EQ(welcome.text, "welcome");
   FakeCaller fourth(rank_0_of(options), options.token, cat("3 4 1000 a"));
   EXPECT_EQ(fourth.answer(), "welcome");
-  FakeCaller right(port_of_second, options.token, "2 4 1000 a");
+  const std::string to_second = cat(" 1 ", welcome.from.meeting);
+  FakeCaller right(port_of_second, options.token, "2 4 1000 a", to_second);
   EXPECT_EQ(right.answer(), "welcome");
   for (const char* const rank : {"1000000", "2", "1", "0", "-5", "4"}) {
-    FakeCaller wrong(port_of_second, options.token, cat(rank, " 4 1000 a"));
+    FakeCaller wrong(port_of_second, options.token, cat(rank, " 4 1000 a"), to_second);
     EXPECT_THAT(wrong.answer(), HasSubstr(cat("expects no call of rank ", rank)));
   }
-  FakeCaller wrong_size(port_of_second, options.token, "3 5 1000 a");
+  FakeCaller wrong_size(port_of_second, options.token, "3 5 1000 a", to_second);
   EXPECT_THAT(wrong_size.answer(), HasSubstr("end rank 1 on "));
-  FakeCaller last(port_of_second, options.token, "3 4 1000 a");
+  FakeCaller last(port_of_second, options.token, "3 4 1000 a", to_second);
   EXPECT_EQ(last.answer(), "welcome");
   for (FakeCaller* const fake : {&third, &fourth, &right, &last}) fake->socket = Socket();
   EXPECT_THAT(leader.get(), HasSubstr("rank 2, a: "));
@@ -173,16 +176,18 @@ TEST(TcpMeeting, AnAddressOfTheTableIsNumbers) {
 class Strangers {
  public:
   int call(const HostAddress& where) try {
-    const int kind = static_cast<int>(random_() % 8);
+    const int kind = static_cast<int>(random_() % 9);
     Socket socket = Socket::connect_to(where, soon());
     if (kind == 1) reset(socket);
     if (kind == 2) say(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    if (kind == 3) say(socket, std::string("Belfry3\n\0\1\0\0", 12) + "half of a greeting");
-    if (kind == 4) say(socket, std::string("Belfry3\n\xff\xff\xff\xff", 12));
+    if (kind == 3) say(socket, std::string("Belfry4\n\0\1\0\0", 12) + "half of a greeting");
+    if (kind == 4) say(socket, std::string("Belfry4\n\xff\xff\xff\xff", 12));
     if (kind == 5) say(socket, random_nonce());
-    if (kind == 6)
-      say(socket, letter(random_nonce() + "0\n" + random_nonce() + random_nonce() + "1 5 1000 a"));
-    if (kind == 7 || kind == 3) open_.push_back(std::move(socket));
+    const std::string call =
+        letter(random_nonce() + "0\n" + random_nonce() + random_nonce() + "1 5 1000 a 0 -");
+    if (kind == 6) say(socket, call);
+    if (kind == 8) say(socket, call.substr(0, random_() % call.size()));
+    if (kind == 7 || kind == 8 || kind == 3) open_.push_back(std::move(socket));
     if (open_.size() > 400) open_.erase(open_.begin(), open_.begin() + 200);
     return 1;
   } catch (const CommError&) {
