@@ -141,6 +141,4 @@ bool Evaluation::evaluate(Trainer& trainer, const StepInfo& info, Set& set) {
   return true;
 }
 
-void EvaluateOnly::setup(Trainer& trainer) { trainer.stop(); }
-
 }  // namespace belfry

@@ -73,9 +73,4 @@ class Evaluation final : public Callback {
   bool is_due_ = false;            // due before the first step of this run
 };
 
-// Ends the training before its first step, so that it is only evaluated.
-struct EvaluateOnly final : Callback {
-  void setup(Trainer& trainer) override;
-};
-
 }  // namespace belfry

@@ -68,6 +68,7 @@ Option<TrainerOptions> parameter_device_option() {
        .text = "where `trainer=parameter_server` and async keep variables: spread over the "
                "devices, or all on cpu:0",
        .otherwise = "spread",
+       .trains = true,
        .chosen = true,
        .compared = false,
        .taken = [](const TrainerFacts& kind) { return kind.spreads_variables; },
@@ -169,6 +170,7 @@ Option<TrainerOptions> zero_stage_option() {
        .text = "1 (ZeRO-1): each of several processes keeps the optimizer's slots for a part of "
                "every variable, and updates that part; needs `allreduce=collective`; the same bits",
        .otherwise = "0",
+       .trains = true,
        .chosen = true,
        .reported = true,
        .older = {"partition_updates"},
@@ -232,6 +234,7 @@ Option<TrainerOptions> async_option() {
                "then each tower updates in turn; free: each tower has its own thread and waits for "
                "no other, so no two runs have the same bits",
        .otherwise = "ordered",
+       .trains = true,
        .chosen = true,
        .reported = true,
        .compared = false,
@@ -327,6 +330,7 @@ Option<TrainerOptions> clip_norm_option() {
                       "decay; 0: do not",
               .otherwise = "0",
               .scope = Scope::kResults,
+              .trains = true,
               .words = "the largest norm of gradients (clip_norm)",
               .elsewhere = {"max_grad_norm", "gradient_clip_val"}});
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
@@ -349,6 +353,7 @@ Option<TrainerOptions> gradient_norms_option() {
                "no gradient is then fused with its update",
        .otherwise = "false",
        .kept = true,
+       .trains = true,
        .benchmarks = false,
        .compared = false});
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
@@ -369,6 +374,7 @@ Option<TrainerOptions> clip_value_option() {
                       "and weight decay; 0: do not",
               .otherwise = "0",
               .scope = Scope::kResults,
+              .trains = true,
               .words = "the largest element of gradients (clip_value)",
               .elsewhere = {"clipvalue"}});
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
@@ -397,6 +403,7 @@ Option<TrainerOptions> on_nonfinite_option() {
                "if the loss still is",
        .otherwise = "stop",
        .kept = true,
+       .trains = true,
        .compared = false});
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
     if (options.on_nonfinite != OnNonfinite::kSkip && options.on_nonfinite != OnNonfinite::kRestore)
@@ -422,6 +429,7 @@ Option<TrainerOptions> restores_option() {
                                "(`on_nonfinite`)",
                        .otherwise = "3",
                        .kept = true,
+                       .trains = true,
                        .benchmarks = false,
                        .compared = false});
 }
@@ -467,6 +475,7 @@ Options<TrainerOptions> length_options() {
                        {.name = "epochs",
                         .unit = "N",
                         .text = "passes over the training data",
+                        .trains = true,
                         .benchmarks = false,
                         .compared = false,
                         .elsewhere = {"max_epochs"}}),
@@ -475,6 +484,7 @@ Options<TrainerOptions> length_options() {
                         .unit = "N",
                         .text = "stop after N steps at the latest; 0: no limit",
                         .otherwise = "0",
+                        .trains = true,
                         .benchmarks = false,
                         .compared = false,
                         .elsewhere = {"steps", "num_steps"}}),
@@ -495,6 +505,7 @@ Options<TrainerOptions> computing_options() {
                       "block* is each scope whose name begins with block, and */fc* what begins "
                       "with fc in any scope",
               .otherwise = "none",
+              .trains = true,
               .noted = false,
               .reported = true},
              [](const std::vector<std::string>& scopes) { return join(scopes, ","); }),

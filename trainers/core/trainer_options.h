@@ -138,6 +138,9 @@ struct TrainerOptions {
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
   // Prints a line for people; empty: nothing is printed. In programs only the first process prints.
   std::function<void(std::string_view)> say = {};
+  // Builds no gradients, slots and steps, but only towers that predict, on all `devices`: train()
+  // evaluates, and ends.
+  bool evaluates_only = false;
   // Evaluated as the test data are, and after them (callbacks/evaluation.h).
   std::vector<ValidationSet> validation = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // none null; called by phase

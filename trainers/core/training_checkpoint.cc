@@ -147,6 +147,19 @@ CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
   }
 }
 
+// The batches of an evaluation count no samples of an epoch. If some were taken, a step stands for
+// them.
+std::string restore_for_evaluation(Trainer& trainer, const TrainingPosition& position,
+                                   const std::string& path) {
+  const std::int64_t step = trainer.built().batches().samples_per_step();
+  restore_weights(trainer.session(), path);
+  trainer.progress().resume({.steps = position.steps,
+                             .epoch = position.epoch,
+                             .samples = position.samples > 0 ? step : 0,
+                             .seed = trainer.built().options().seed});
+  return cat("checkpoint: ", path, ", after step ", trainer.steps());
+}
+
 }  // namespace
 
 TrainingPosition position_in(const CheckpointInfo& info) {
@@ -242,6 +255,8 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   const TrainingPosition position = position_in(before);
   TrainingProgress::check_position(
       position);  // before anything is set: a failed restore changes nothing
+  if (trainer.built().options().evaluates_only)
+    return restore_for_evaluation(trainer, position, path);
   const std::string difference = difference_of_runs(before, trainer, first_difference);
   require<OtherRun>(others != OtherRuns::kRefuse || difference.empty(),
                     text_of_other_run(before, difference));
@@ -255,8 +270,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   if (before.extra.find(kEpochIsOpen) && position.samples == 0 && trainer.progress().epochs() > 0)
     trainer.loop().resume_epoch();
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
-  if (!why.empty() && others != OtherRuns::kIgnore)
-    log_warning("resume: not the same bits because ", why);
+  if (!why.empty()) log_warning("resume: not the same bits because ", why);
   const std::int64_t left = trainer.progress().total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");

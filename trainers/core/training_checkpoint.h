@@ -42,14 +42,16 @@ TrainingPosition position_in(const CheckpointInfo& info);
 std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
 
 // How to treat a checkpoint whose run had another model, optimizer, global batch, seed or data.
-// kIgnore: nothing will be trained.
-enum class OtherRuns { kTell, kRefuse, kIgnore };
+enum class OtherRuns { kTell, kRefuse };
 
 // Call it before Trainer::train(). Sets all variables and the state of callbacks, so that training
 // resumes where the saved run was, with the bits of a run that never stopped. If the bits cannot be
 // the same, a warning says why. A checkpoint without a position counts as step 0. Returns a line
 // for people. Throws as restore_checkpoint() and TrainingProgress::resume() do, and OtherRun,
 // naming the first difference, for kRefuse; then nothing is set.
+//
+// Before an evaluation alone it restores the weights, as restore_weights() does, and the position,
+// whatever the run was.
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
 

@@ -99,6 +99,7 @@ void add_loss(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& op
                    .optimizer = losses[which].optimizer,
                    .towers = {},
                    .loss_scale = built.loss_scale};
+  const bool trains = !options.trainer.evaluates_only;
   const std::size_t first = options.forms[0].bucket;
   std::map<std::size_t, GradientRows> gradients;
   for (auto& [bucket, made] : all) {
@@ -107,9 +108,9 @@ void add_loss(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& op
       towers.push_back(tower_of_loss(tower, losses, which));
     gradients.emplace(bucket, std::move(made.gradients[which]));
   }
-  if (options.kind.runs_free(options.trainer)) {
+  if (trains && options.kind.runs_free(options.trainer)) {
     add_tower_ops(graph, built, options, std::move(gradients.at(first)));
-  } else {
+  } else if (trains) {
     add_steps(graph, loss, options, gradients, initial_gradient_of(graph, options), which == 0);
     if (graph.process().size > 1) add_values_of_all(graph, loss);
   }
@@ -124,15 +125,24 @@ std::vector<TowerRecord> build_towers(Graph& graph, const TrainingGraphOptions& 
                                       const std::function<void(Tower&)>& build, bool is_first) {
   const TrainerOptions& trainer = options.trainer;
   const VariablePolicy policy = variables_of(trainer, options.kind);
-  if (is_first)
-    return replicate(graph, trainer.devices, policy, build,
+  const std::span<const DeviceSpec> devices = trainer.devices;
+  if (is_first)  // for an evaluation alone, one tower, which makes the variables
+    return replicate(graph, trainer.evaluates_only ? devices.first(1) : devices, policy, build,
                      options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
                                                      : MovingAverages::kOfAllTowers);
-  std::vector<TowerRecord> towers = replicate_again(graph, trainer.devices, policy, build);
+  std::vector<TowerRecord> towers = replicate_again(graph, devices, policy, build);
   require(graph.nodes(kUpdateOps).empty(),
           "the model updates variables by itself, as batch norm does, and batches have samples "
           "of several lengths; leave out the buckets, or use another norm, such as layer_norm");
   return towers;
+}
+
+// Groups say how weights are trained, so an evaluation alone has none.
+std::vector<LossOptions> stated_losses(const TrainerOptions& trainer) {
+  std::vector<LossOptions> losses = losses_of(trainer);
+  for (LossOptions& loss : losses)
+    if (trainer.evaluates_only) loss.optimizer = loss.optimizer.with_groups({});
+  return losses;
 }
 
 }  // namespace
@@ -142,11 +152,11 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
   const TrainerOptions& trainer = options.trainer;
-  const std::vector<LossOptions> losses = losses_of(trainer);
+  const std::vector<LossOptions> losses = stated_losses(trainer);
   TowersByBucket all;
   std::optional<std::size_t> bucket;  // none in an evaluation
   const double initial = initial_gradient_of(graph, options);
-  result.loss_scale = make_loss_scale(graph, trainer);
+  if (!trainer.evaluates_only) result.loss_scale = make_loss_scale(graph, trainer);
   LossFreezing frozen(losses);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
@@ -162,7 +172,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     }
     if (!tower.is_training()) return;
     require_losses(tower, losses, frozen.frozen());
-    if (graph.open()) return;
+    if (trainer.evaluates_only || graph.open()) return;
     for (std::size_t l = 0; l < losses.size(); ++l) {
       const Output loss = value_of_loss(losses[l], tower.metrics(), tower.loss());
       all[*bucket].gradients[l].push_back(
@@ -187,9 +197,12 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   for (std::size_t l = 0; l < losses.size(); ++l) add_loss(graph, result, options, losses, l, all);
   warn_of_useless_scopes(graph, trainer.recompute);
   result.frozen = frozen.frozen();
-  for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
-    result.predictors.push_back(
-        predict_tower(graph, {.device = tower.device, .index = tower.index}, build));
+  const auto own = static_cast<int>(trainer.devices.size());
+  for (std::size_t p = 0; p < options.predictors; ++p)
+    result.predictors.push_back(predict_tower(
+        graph,
+        {.device = trainer.devices[p], .index = graph.process().rank * own + static_cast<int>(p)},
+        build));
   return result;
 }
 

@@ -28,7 +28,8 @@ struct TrainingGraphOptions {
   std::size_t predictors = 1;  // at most one per device
 };
 
-// Builds the training towers, what updates their variables, and the towers that predict.
+// Builds the training towers, what updates their variables, and the towers that predict. For an
+// evaluation alone, it builds the first training tower, and nothing that updates its variables.
 //
 // The model is built once per device, with a placeholder per field: [rows, sample...]. The forms of
 // batches give the rows, "?" if they differ or a form has none. Towers that predict take

@@ -243,8 +243,9 @@ void TrainingLoop::train() {
   built_.graph().freeze();
   agree();
   agree_to_stop();
+  stopped_ = stopped_ || built_.options().evaluates_only;
   record_.watch().begin();
-  std::unique_ptr<Source> source = open_source();
+  std::unique_ptr<Source> source = stopped_ ? nullptr : open_source();
   progress_.begin();
   try {
     make_steps(source);

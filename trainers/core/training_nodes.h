@@ -96,8 +96,9 @@ struct TrainedLoss {
   std::vector<TowerRecord> towers;  // with its value, its variables and what its runs report
   // The same for batches of other buckets than the first form's (LengthBuckets).
   std::map<std::size_t, std::vector<TowerRecord>> of_buckets = {};
-  LossScale loss_scale;                // that of the graph
-  std::vector<StepNodes> steps;        // one per form of batches; none if the towers run free
+  LossScale loss_scale;  // that of the graph
+  // One per form of batches; none if the towers run free, or nothing is trained.
+  std::vector<StepNodes> steps;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
   // Whether combined gradients are sums over towers, in the order of the towers. False if layers
   // are synchronised over towers that share variables, and a tower either uses a variable twice or
@@ -113,7 +114,7 @@ struct TrainedLoss {
 
 struct TrainingGraph {
   std::vector<TowerRecord> towers;  // for batches of the first form
-  // Towers that predict, on the devices of the first training towers, for any number of samples.
+  // Towers that predict, on the first devices of the training, for any number of samples.
   // They read tower 0's variables, or their averages where the update moves some
   // (weight_averages.h).
   std::vector<TowerRecord> predictors;

@@ -1,6 +1,8 @@
 #include "belfry/trainers/core/training_sizes.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
@@ -21,8 +23,10 @@ std::int64_t towers_of(const TrainerOptions& options, int processes) {
 }
 
 std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& kind, int processes) {
-  const std::int64_t devices = std::max<std::int64_t>(1, towers_of(options, processes));
-  const std::int64_t shards = options.shards, batch = devices * options.batch_size;
+  const std::int64_t towers = std::max<std::int64_t>(1, towers_of(options, processes));
+  const std::int64_t shards = options.shards, batch = towers * options.batch_size;
+  // An evaluation alone has as many towers as divide them.
+  const std::int64_t devices = options.evaluates_only ? 1 : towers;
   if (shards != 0 && shards != devices && has_one_shard_each(options, kind))
     return cat(
         ": devices on GPUs, and towers that run free, have one shard each; leave it out, or use ",
@@ -34,6 +38,15 @@ std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& ki
              ? ""
              : cat(" is more than the ", batch, " samples of a global batch; use at most ",
                    batch / devices * devices);
+}
+
+std::int64_t towers_of_evaluation(const EvaluatedBatch& batch, std::int64_t devices) {
+  const auto is_power = [](std::int64_t n) { return (n & (n - 1)) == 0; };
+  if (!is_power(batch.shards) || !is_power(batch.towers)) return batch.towers;
+  const std::int64_t divided = std::gcd(batch.samples, batch.shards);  // gcd(n, 0) is n
+  std::int64_t towers = 1;
+  while (2 * towers <= devices && divided % (2 * towers) == 0) towers *= 2;
+  return towers;
 }
 
 std::int64_t samples_of_step(const TrainerOptions& options, int processes) {

@@ -20,6 +20,18 @@ std::int64_t towers_of(const TrainerOptions& options, int processes);
 // this machine could not even hold the order of the samples.
 std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 
+// The global batches that an evaluation alone takes.
+struct EvaluatedBatch {
+  std::int64_t samples = 1;
+  std::int64_t shards = 0;  // 0: a default, or one per tower
+  std::int64_t towers = 1;  // of the run that it was a batch of
+};
+
+// The number of towers that share such a batch. If shards and towers of the run are powers of two,
+// any power of two that divides the batch and its shards gives the same bits, so this is the
+// largest one up to `devices`. Otherwise it is the number that the run had, which may be larger.
+std::int64_t towers_of_evaluation(const EvaluatedBatch& batch, std::int64_t devices);
+
 // Whether each device has exactly one shard: on GPUs, and for free-running towers.
 bool has_one_shard_each(const TrainerOptions& options, const TrainerFacts& kind);
 

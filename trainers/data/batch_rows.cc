@@ -35,6 +35,7 @@ Option<BatchOptions> accumulation_option() {
                "with N times the batch; schedules and progress count updates",
        .otherwise = "1",
        .scope = Scope::kResults,
+       .trains = true,
        .words = "the number of batches per step (gradient_accumulation_steps)",
        .key = "accumulation"});
   option.refusal = [](const BatchOptions& batches, const OptionQuestion& asking) -> std::string {
@@ -60,6 +61,7 @@ Option<BatchOptions> uneven_option() {
        .text = "drop|pad|weight|error: what to do with examples that do not fill a last batch",
        .otherwise = "drop",
        .scope = Scope::kResults,
+       .trains = true,
        .benchmarks = false,
        .words = "what is done with batches that are not full (uneven)"},
       [](Uneven way) { return name_of(way); });
@@ -78,6 +80,7 @@ Option<BatchOptions> tower_weights_option() {
                "each, e.g. 2,1; gradients count by examples",
        .otherwise = "equal",
        .scope = Scope::kResults,
+       .trains = true,
        .noted = false,
        .words = "the shares of the devices (tower_weights)"},
       [](const std::vector<double>& weights) {

@@ -20,18 +20,21 @@ Options<AutoFlags> auto_options() {
                 .text = "JSON that describes the devices' links",
                 .otherwise = "none: they are measured",
                 .here = cache_directory().empty() ? "" : cat("(kept in ", cache_directory(), ")"),
+                .trains = true,
                 .noted = false}),
       on_off(&AutoFlags::remeasure,
              {.name = "remeasure",
               .text = "measure the links again, and ignore the choice that a checkpoint keeps",
               .otherwise = "false",
+              .trains = true,
               .noted = false})};
 }
 
 Option<bool> auto_any_option() {
   Option<bool> option{{.name = "auto_any",
                        .text = "take strategies that are not canonical, too",
-                       .otherwise = "false"}};
+                       .otherwise = "false",
+                       .trains = true}};
   option.read = [](bool& any, const WrittenFlag& flag) {
     any = read_switch(flag.written, flag.value);
   };

@@ -52,6 +52,7 @@ OptionRow optimizer_row(std::string name, std::string unit, std::string text, st
           .unit = std::move(unit),
           .text = std::move(text),
           .otherwise = std::move(otherwise),
+          .trains = true,
           .noted = false,
           .elsewhere = std::move(elsewhere)};
 }

@@ -70,6 +70,7 @@ struct OptionRow {
   bool kept = false;  // a resumed run keeps its value, as with kRunDirectory, unless it is given
   bool combines = false;     // it is about combining gradients, so it has no use with one device
   bool of_training = false;  // it is about files of a training run, so inspections refuse it
+  bool trains = false;       // it is about training alone, so an evaluation alone refuses it
   // The default depends on the devices and other options. So a configuration records the value
   // under `chosen`, and has the option itself only if it was given.
   bool chosen = false;
@@ -99,6 +100,8 @@ struct OptionRow {
   // Why this trainer does not take it; "" if it does.
   std::string refusal_of(const OptionQuestion& asking) const;
   bool is_about_run_dir() const { return needs_run_dir || scope == Scope::kRunDirectory; }
+  // Whether an evaluation alone has no use for it.
+  bool is_about_training() const { return trains || combines || is_about_run_dir(); }
   // The text with the default, in which options are flags.
   std::string help() const;
   std::string in_words() const { return words.empty() ? cat("the option ", name) : words; }

@@ -97,6 +97,22 @@ void leave_out_of_run_directory(const FlagParser& parser, const std::string& pat
                 left_out.size() == 1 ? ", which is left out" : ", which are left out");
 }
 
+// Whether the command line asks for an evaluation alone.
+bool evaluates_only(std::span<const std::string> arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& argument) {
+    return name_in(argument) == "evaluate_only" && !argument.ends_with("=false") &&
+           !argument.ends_with("=0");
+  });
+}
+
+// What a configuration says of training has no use for an evaluation alone.
+void leave_out_training(const FlagParser& parser, std::vector<std::string>& arguments) {
+  std::erase_if(arguments, [&](const std::string& argument) {
+    const OptionRow* const row = parser.row(name_in(argument));
+    return row && row->is_about_training();
+  });
+}
+
 // A number as a JSON number, so that people can edit it.
 JsonValue value_of(const std::string& text) {
   try {
@@ -182,6 +198,7 @@ AllArguments with_config(const FlagParser& parser, std::span<const char* const> 
   if (const std::optional<std::string> path = config_path(arguments)) {
     require<FlagError>(!path->empty(), "--config needs a value");
     all.of_file = arguments_in(parser, *path);
+    if (evaluates_only(all.of_line)) leave_out_training(parser, all.of_file);
     // Two flags may set one thing. The command line wins then, too.
     const auto names_batch = [](std::string_view argument) {
       return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";

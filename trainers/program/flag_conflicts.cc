@@ -61,9 +61,9 @@ void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
                "out");
 }
 
-// --evaluate_only writes no run, and needs weights.
-void check_evaluate_only(const TrainFlags& flags) {
-  if (!flags.inspection.evaluate_only) return;
+// --evaluate_only writes no run, needs weights, and trains nothing.
+void check_evaluate_only(const TrainFlags& flags, const UsedFlags& used) {
+  if (!flags.trainer.evaluates_only) return;
   require<FlagError>(!flags.plans(), "--evaluate_only has no use beside --dry_run, --summary or ",
                      "--explain, which compute nothing; leave one of them out");
   require<FlagError>(flags.files.step.empty(), "--evaluate_only computes no gradients that ",
@@ -74,6 +74,11 @@ void check_evaluate_only(const TrainFlags& flags) {
   const bool resumes = flags.run.resume != "auto" && flags.run.resume != "never";
   require<FlagError>(!flags.run.load.empty() || resumes, "--evaluate_only needs weights; name a ",
                      "run directory or a checkpoint by --load=PATH or --resume=PATH");
+  for (const Option<TrainFlags>& option : *flags.table) {
+    const std::string flag = "--" + option.name;
+    require_flag(!option.is_about_training() || !used.given(flag), option.name, used.written(flag),
+                 ": an evaluation alone (--evaluate_only) does not train; leave it out");
+  }
 }
 
 // Calls `check`. Its OptionError becomes a mistake, in the words of flags: they set the option.
@@ -226,7 +231,7 @@ std::string UsedFlags::trainer(const std::string& kind) const {
 
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used) {
   refuse_beside_equivalence(flags, used);
-  check_evaluate_only(flags);
+  check_evaluate_only(flags, used);
   refuse_unused_files(flags, used);
 }
 

@@ -33,8 +33,8 @@ class UsedFlags {
   std::vector<std::string> left_out_;
 };
 
-// Throws FlagError for a flag that has no use with --check_equivalence, --dry_run, --summary or
-// --explain. Call it before anything is chosen.
+// Throws FlagError for a flag that has no use with --check_equivalence, --dry_run, --summary,
+// --explain or --evaluate_only. Call it before anything is chosen.
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used);
 
 // Throws FlagError for the first contradiction. Call it once the trainer `kind`, strategy and

@@ -119,6 +119,7 @@ class FlagTable {
          .unit = "NAME",
          .text = trainers_text(),
          .otherwise = "simple with one device, else replicated",
+         .trains = true,
          .chosen = true,
          .reported = true,
          .compared = false},
@@ -160,6 +161,7 @@ class FlagTable {
                         "validation_loss:min:3:0.01, is the least improvement that counts. "
                         "Metrics of training steps are looked at after each epoch, too",
                 .otherwise = "none",
+                .trains = true,
                 .benchmarks = false,
                 .compared = false,
                 .elsewhere = {"patience"}}));
@@ -176,6 +178,7 @@ class FlagTable {
                               "0: not after epochs, and without `eval_every_steps` never, so that "
                               "no test data are read",
                       .otherwise = "1",
+                      .trains = true,
                       .benchmarks = false,
                       .compared = false}),
         evaluation_in);
@@ -185,6 +188,7 @@ class FlagTable {
              .unit = "N",
              .text = "evaluate the test data after every Nth step, too; 0: not after steps",
              .otherwise = "0",
+             .trains = true,
              .benchmarks = false,
              .compared = false}),
         evaluation_in);
@@ -197,14 +201,15 @@ class FlagTable {
                       .benchmarks = false,
                       .compared = false}),
         evaluation_in);
-    add(on_off(&InspectionFlags::evaluate_only,
+    add(on_off(&TrainerOptions::evaluates_only,
                {.name = "evaluate_only",
-                .text = "evaluate the weights of `load` or `resume=PATH`, and train nothing",
+                .text = "evaluate the weights of `load` or `resume=PATH`, and train nothing; flags "
+                        "about training have no use then, and those of `config` are left out",
                 .otherwise = "false",
                 .scope = Scope::kThisCall,
                 .benchmarks = false,
                 .compared = false}),
-        inspection_in);
+        trainer_in);
   }
 
   void add_data() {
@@ -237,7 +242,8 @@ class FlagTable {
                {.name = "overwrite",
                 .text = "let `resume=never` or `resume=PATH` replace the run in `run_dir`",
                 .otherwise = "false",
-                .scope = Scope::kThisCall}),
+                .scope = Scope::kThisCall,
+                .trains = true}),
         files_in);
   }
 
@@ -299,6 +305,7 @@ class FlagTable {
                      "for a second or so on CPUs; then report the share of it that training "
                      "reaches, at twice the multiply-adds of `summary` per step",
              .otherwise = "false",
+             .trains = true,
              .noted = false}),
         inspection_in);
     add(any_text(&InspectionFlags::explain,
@@ -344,7 +351,8 @@ class FlagTable {
                      " for Perfetto or chrome://tracing; several processes share one file"),
          .otherwise = "none",
          .scope = Scope::kThisCall,
-         .of_training = true});
+         .of_training = true,
+         .trains = true});
     // All processes make traces together, and rank 0 writes them.
     trace.value = [](const FileFlags& files) {
       return JsonValue(files.trace_file.empty() ? "not given" : "given");
@@ -380,6 +388,7 @@ class FlagTable {
                      "`replay_step`, as belfry replay asks it to",
              .otherwise = "none",
              .scope = Scope::kThisCall,
+             .trains = true,
              .benchmarks = false,
              .compared = false}),
         inspection_in);
@@ -389,6 +398,7 @@ class FlagTable {
                       .text = "the last step that `replay` compares, counted from 1",
                       .otherwise = "none",
                       .scope = Scope::kThisCall,
+                      .trains = true,
                       .benchmarks = false,
                       .compared = false}),
         inspection_in);
@@ -408,6 +418,7 @@ class FlagTable {
         add(of_part<TrainFlags>(own, trainer_in));
         Option<TrainFlags>& option = all_.back();
         option.chosen = true;
+        option.trains = true;
         option.only_of = name;
       }
     }

@@ -38,7 +38,7 @@ std::int64_t TrainFlags::memory_save_every_steps() const {
   constexpr std::int64_t kDefaultSteps = 10;
   const bool is_whole = trainer.aggregation.zero_stage == 0;
   const bool is_wanted = group.processes > 1 && is_whole;
-  if (run.directory.empty() || inspection.evaluate_only) return 0;
+  if (run.directory.empty() || trainer.evaluates_only) return 0;
   return run.schedule.memory_every_steps.value_or(is_wanted ? kDefaultSteps : 0);
 }
 
@@ -85,7 +85,6 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   tcp.insecure = tcp.insecure || flags.group.insecure;
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
-  if (flags.inspection.evaluate_only && flags.evaluation.never()) flags.evaluation.every_epochs = 1;
   resolve_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();

@@ -34,7 +34,6 @@ struct InspectionFlags {
   bool summary = false;
   bool mfu = false;     // measures the peak of the devices, and reports the share that is reached
   std::string explain;  // a node; "" for none
-  bool evaluate_only = false;    // no step is made
   int check_equivalence = 0;     // steps in every mode; 0: train instead
   std::string replay;            // the directory of a run whose steps are computed again; "": none
   std::int64_t replay_step = 0;  // the last of them

@@ -38,6 +38,7 @@ JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
 
 Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   const TrainerOptions& made = trainer.built().options();
+  if (made.evaluates_only) return {};
   const std::string& allreduce = made.aggregation.allreduce;
   const Optimizer& optimizer = made.first_optimizer();
   JsonValue numbers = JsonValue::object(), losses = JsonValue::array();
@@ -171,20 +172,23 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
   if (!trainer.built().choice().empty()) console.line(trainer.built().choice());
   const BatchPlan& plan = trainer.built().batches();
-  console.line(cat(program, ": ", flags.kind,
+  const TrainerOptions& made = trainer.built().options();
+  const bool trains = !made.evaluates_only;
+  console.line(cat(program, ": ", trains ? flags.kind : "evaluation alone",
                    flags.trainer.aggregation.allreduce.empty()
                        ? ""
                        : cat(", ", trainer.built().options().aggregation.allreduce),
                    flags.async().empty() ? "" : cat(", ", flags.async()), " on ",
-                   short_names(flags.trainer.devices), ", ", trainer.session().threads(),
-                   " threads, seed ", flags.trainer.seed,
+                   short_names(trains ? flags.trainer.devices : made.devices), ", ",
+                   trainer.session().threads(), " threads, seed ", flags.trainer.seed,
                    flags.trainer.precision == Precision::kF32
                        ? ""
                        : cat(", ", name_of(flags.trainer.precision))));
-  console.line(cat("data: ", train.describe()));
+  if (trains) console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   for (const ValidationSet& set : trainer.built().options().validation)
     console.line(cat("test (", set.name, "): ", set.data->describe()));
+  if (!trains) return console.line(cat("batch: ", plan.global_batch(), " in all"));
   const BatchForm& form = plan.forms().front();
   console.line(cat("batch: ", form.str(), " per device, ", form.total(), " in all; one step takes ",
                    plan.batches_per_step() == 1

@@ -113,13 +113,16 @@ std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
 void TellMemory::check(Trainer& trainer) const {
   const std::int64_t bytes =
       host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), copies_));
-  const std::string refusal = memory_refusal("training", bytes, limit_.bytes, limit_.advice);
+  const bool evaluates = trainer.built().options().evaluates_only;
+  const std::string refusal =
+      memory_refusal(evaluates ? "the evaluation" : "training", bytes, limit_.bytes, limit_.advice);
   const bool plans = trainer.built().options().session.dry_run;  // maybe for another machine
   require<OutOfMemory>(refusal.empty() || plans, refusal);
   if (!refusal.empty()) log_warning(refusal);
 }
 
 void TellMemory::setup(Trainer& trainer) {
+  if (trainer.built().options().evaluates_only) check(trainer);  // the evaluation is planned now
   console_.line(
       memory_line(trainer.session().memory_report(), held_memory(trainer.graph(), copies_)));
 }

@@ -30,11 +30,12 @@ std::shared_ptr<const ReplayCheck> add_callbacks(TrainerOptions& options, const 
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(
       console, [&run](Trainer& trainer) { run.stop().look(trainer); }, flags.evaluation));
-  if (flags.inspection.evaluate_only) options.callbacks.push_back(std::make_shared<EvaluateOnly>());
   const char* const batch = flags.global_batch_size > 0 ? "--global_batch_size" : "--batch_size";
   options.callbacks.push_back(std::make_shared<TellMemory>(
       console, flags.copies_of_state(),
-      MemoryLimit{.advice = cat("use a smaller ", batch, ", --recompute, or fewer --devices")}));
+      MemoryLimit{.advice =
+                      cat("use a smaller ", batch, options.evaluates_only ? "" : ", --recompute",
+                          ", or fewer --devices")}));
   if (flags.early_stop && flags.inspection.replay.empty())
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),

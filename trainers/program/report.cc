@@ -62,9 +62,9 @@ JsonValue or_null(const std::optional<T>& value) {
 void Report::Update::add_to(JsonValue& json) const {
   json.set("allreduce_requested", or_null(allreduce_requested))
       .set("canonical", canonical)
-      .set("optimizer", optimizer)
+      .set("optimizer", or_null(optimizer))
       .set("optimizer_options", optimizer_options)
-      .set("learning_rate", learning_rate)
+      .set("learning_rate", or_null(learning_rate))
       .set("weight_decay", weight_decay)
       .set("group", or_null(groups));
   if (!losses.items().empty()) json.set("losses", losses);

@@ -30,7 +30,8 @@ struct Report {
   // How gradients become an update.
   struct Update {
     std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
-    std::string optimizer;            // Optimizer::kind(), or the name of a program's own
+    // Optimizer::kind(), or the name of a program's own; "" if nothing is trained
+    std::string optimizer;
     JsonValue optimizer_options = JsonValue::object();  // Optimizer::options(), by name
     std::string learning_rate;                          // LearningRate::str()
     double weight_decay = 0;

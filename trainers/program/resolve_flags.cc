@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/resolve_flags.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "belfry/allreduce/all_reduce_spec.h"
@@ -32,6 +33,7 @@ class FlagChoices {
   // Returns the trainer. Throws FlagError for a trainer that these devices, or a strategy that this
   // trainer, cannot have.
   const TrainerKind& choose() {
+    if (trainer_.evaluates_only) return choose_for_evaluation();
     leave_out_combining();
     choose_trainer();
     choose_strategy();
@@ -42,6 +44,13 @@ class FlagChoices {
 
  private:
   std::string trainer() const { return used_.trainer(flags_.kind); }
+
+  // Any number of devices evaluates, and combines nothing.
+  const TrainerKind& choose_for_evaluation() {
+    flags_.kind = "replicated";
+    aggregation_.allreduce.clear();
+    return find_trainer(flags_.kind);
+  }
 
   // One device has nothing to combine, so flags about combining are ignored. An error would end
   // every sweep over numbers of devices.
@@ -191,7 +200,8 @@ void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
   const auto devices = static_cast<int>(towers_of(flags.trainer, flags.group.processes));
   const bool is_given = parser.given("--global_batch_size");
-  if (!is_given && !parser.given("--devices")) round_global_batch(flags, devices);
+  const bool evaluates = flags.trainer.evaluates_only;  // RunStart::adopt() divides it
+  if (!is_given && !parser.given("--devices") && !evaluates) round_global_batch(flags, devices);
   const std::string given =
       is_given ? parser.flag("--global_batch_size").written
                : cat("the program's --global_batch_size=", flags.global_batch_size);
@@ -199,13 +209,13 @@ void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
                " is for all devices together, ", parser.flag("--batch_size").written,
                " for each of them; leave one of them out");
   const int next = (flags.global_batch_size / devices + 1) * devices;
-  require_flag(flags.global_batch_size % devices == 0, "global_batch_size", given,
+  require_flag(evaluates || flags.global_batch_size % devices == 0, "global_batch_size", given,
                " cannot be divided among ", devices, " devices alike",
                flags.group.processes > 1 ? cat(" (of ", flags.group.processes, " processes)") : "",
                is_given
                    ? cat("; use a multiple of ", devices)
                    : cat("; give a multiple of ", devices, ", such as --global_batch_size=", next));
-  flags.trainer.batch_size = flags.global_batch_size / devices;
+  flags.trainer.batch_size = std::max(flags.global_batch_size / devices, 1);
   flags.trainer.batches.global = true;
 }
 

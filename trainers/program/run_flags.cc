@@ -172,7 +172,8 @@ void add_record_options(Options<RunFlags>& all) {
                "every N steps, not only before each save; 0: only then",
        .otherwise = cat(ReplicaCheck::kEvery, " with several processes, else 0"),
        .scope = Scope::kExecution,
-       .kept = true}));
+       .kept = true,
+       .trains = true}));
   all.push_back(whole_number(
       &RunFlags::check_contribution_every, 0, kMostStepsApart,
       {.name = "check_contribution_every",
@@ -181,7 +182,8 @@ void add_record_options(Options<RunFlags>& all) {
                "more, before every Nth step, and the run ends if a bit differs; 0: never",
        .otherwise = "0",
        .scope = Scope::kExecution,
-       .kept = true}));
+       .kept = true,
+       .trains = true}));
   all.push_back(
       every_option("memory_every", &RunFlags::memory_every,
                    "record the memory of the process and of the devices in `run_dir` after every N "

@@ -10,6 +10,7 @@
 #include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/names/named_weights.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
@@ -84,7 +85,7 @@ void RunStart::find() {
   if (resume == "never" || (resume == "auto" && flags_.run.directory.empty())) return;
   const bool automatic = resume == "auto";
   written_ = automatic ? cat("--run_dir=", flags_.run.directory) : cat("--resume=", resume);
-  if (automatic && !flags_.plans() && !flags_.inspection.evaluate_only)
+  if (automatic && !flags_.plans() && !flags_.trainer.evaluates_only)
     in_memory_ = find_in_memory(flags_.trainer.session.processes.get(), flags_.run.directory);
   const bool on_disk = !automatic || has_checkpoints(flags_.run.directory);
   if (!on_disk && in_memory_.empty()) return check_new_start();
@@ -189,14 +190,14 @@ void RunStart::require_room() {
 }
 
 void RunStart::adopt(TrainerOptions& options) const {
-  const bool evaluates = flags_.inspection.evaluate_only;
-  const std::optional<CheckpointInfo>& from = evaluates && loaded_ ? loaded_ : found_;
+  if (options.evaluates_only) return adopt_batch(options);
+  const std::optional<CheckpointInfo>& from = found_;
   if (!from) return;
   const auto devices = std::ssize(devices_of_all(flags_));
   const int processes = flags_.group.processes;
   const std::int64_t global = saved_integer(*from, "global_batch");
   const std::int64_t shards = saved_integer(*from, "shards");
-  if (global <= 0 || (evaluates && global % devices != 0)) return;
+  if (global <= 0) return;
   if (!flags_.given.batch) {
     require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
                        ", which ", devices, " devices",
@@ -209,6 +210,39 @@ void RunStart::adopt(TrainerOptions& options) const {
   const bool can =
       !any_gpu(options.devices) && options.async != "free" && shards > 0 && shards % devices == 0;
   if (can) options.shards = static_cast<int>(shards);
+}
+
+// Takes the batches of the run whose weights are evaluated, unless flags give others. CPUs stand
+// for as many devices as the batches need; GPUs promise no equal bits, and are taken as they are.
+void RunStart::adopt_batch(TrainerOptions& options) const {
+  const std::optional<CheckpointInfo>& from = loaded_ ? loaded_ : found_;
+  const std::vector<DeviceSpec> devices = options.devices;
+  const std::int64_t processes = flags_.group.processes, all = std::ssize(devices) * processes;
+  const std::int64_t saved = from ? saved_integer(*from, "global_batch") : 0;
+  EvaluatedBatch batch{
+      .samples = flags_.global_batch_size > 0 ? flags_.global_batch_size : options.batch_size * all,
+      .shards = options.shards};
+  if (saved > 0 && !flags_.given.batch) batch.samples = saved;
+  if (batch.samples == saved) {
+    if (!flags_.given.shards) batch.shards = saved_integer(*from, "shards");
+    batch.towers = std::max<std::int64_t>(saved_integer(*from, "devices"), 1);
+  }
+  if (any_gpu(devices)) batch.shards = 0, batch.towers = 1;
+  const std::int64_t towers = towers_of_evaluation(batch, all);
+  require<FlagError>(towers % processes == 0, "--evaluate_only: ", processes,
+                     " processes cannot share a global batch of ", batch.samples,
+                     batch.shards > 0 ? cat(" in ", batch.shards, " shards") : "",
+                     batch.samples == saved ? cat(", as ", from->path, " had it,") : "",
+                     " with equal results; use a number of processes that divides ",
+                     towers_of_evaluation(batch, batch.samples),
+                     " (belfry run -n N), with any --devices");
+  options.shards = static_cast<int>(batch.shards);
+  options.batch_size = static_cast<int>(batch.samples / towers);
+  const auto own = static_cast<std::size_t>(towers / processes);
+  options.devices.resize(std::min(own, devices.size()));
+  if (own > devices.size()) options.devices.clear();
+  while (options.devices.size() < own)
+    options.devices.push_back(DeviceSpec::local("CPU", static_cast<int>(options.devices.size())));
 }
 
 // Refuses what cannot be loaded, before anything is built.
@@ -282,10 +316,8 @@ void RunStart::load(Session& session) {
 void RunStart::restore_one_of(Trainer& trainer) {
   while (!candidates_.empty()) try {
       const std::string& path = candidates_.front();
-      const OtherRuns others = flags_.inspection.evaluate_only ? OtherRuns::kIgnore
-                               : flags_.run.resume == "auto" || !flags_.inspection.replay.empty()
-                                   ? OtherRuns::kRefuse
-                                   : OtherRuns::kTell;
+      const bool refuses = flags_.run.resume == "auto" || !flags_.inspection.replay.empty();
+      const OtherRuns others = refuses ? OtherRuns::kRefuse : OtherRuns::kTell;
       const std::string line = restore_training(trainer, path, others);
       resumed_line_ = line;
       resumed_from_ = trainer.steps();

@@ -34,7 +34,9 @@ class RunStart {
   const std::string& written() const { return written_; }
   // What a program must be told that resumes with weights of other programs (needs_in()).
   const std::map<std::string, std::string>& needs() const { return needs_; }
-  // Takes the global batch and the shards of the run that was found, unless flags set them.
+  // Takes the global batch and the shards of the run that was found, unless flags set them. For an
+  // evaluation alone, also divides the batch among the devices. Throws FlagError if the processes
+  // cannot.
   void adopt(TrainerOptions& options) const;
 
   // Resumes from the newest checkpoint that can be read, or loads variables. Throws FlagError for
@@ -57,6 +59,7 @@ class RunStart {
   void cut_lines(LineFile& lines) const;
 
  private:
+  void adopt_batch(TrainerOptions& options) const;
   void check_replacing();
   void find();
   void find_newest(const std::string& path);

@@ -63,7 +63,7 @@ std::unique_ptr<TextGenerator> TextSamples::generator(Trainer& trainer) const {
           "samples of text need tokens i32 [time] and logits [n time, tokens], not ",
           inputs[0].shape(), " and ", logits.shape());
   if (options.step) {
-    const int free = static_cast<int>(trainer.built().nodes().towers.size());
+    const int free = static_cast<int>(trainer.built().options().devices.size());
     return token_generator(
         trainer.session(),
         build_token_tower(trainer.graph(), {.step = options.step,

@@ -134,10 +134,10 @@ class TrainingProgram {
     const RunDirs dirs{.data_dir = flags_.files.data_dir, .bad_records = flags_.files.bad_records};
     set_up("the data function of the recipe");
     naming_part("the data function of the recipe", [&] {
-      if (!flags_.inspection.evaluate_only) train_data_ = recipe_.data(dirs, true);
+      if (!options_.evaluates_only) train_data_ = recipe_.data(dirs, true);
       if (evaluates()) make_test_data(dirs);
     });
-    if (flags_.inspection.evaluate_only) train_nothing();
+    if (options_.evaluates_only) train_nothing();
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
     for (const Dataset* data : all_data())
       if (data) report_files_.reserve_data(flags_, *data);
@@ -170,17 +170,16 @@ class TrainingProgram {
     }
   }
 
-  // The recipe's training data may not be there. Loaded weights need none of the groups that say
-  // how they would be trained; a checkpoint that is resumed has what its groups left it.
+  // The recipe's training data may not be there. There are two steps of others, so that a run may
+  // have ended within an epoch.
   void train_nothing() {
     const Dataset* const tested = test_data_                 ? test_data_.get()
                                   : validation_data_.empty() ? nullptr
                                                              : validation_data_[0].get();
     require<FlagError>(tested != nullptr,
                        "--evaluate_only: there are no data to evaluate; give the recipe test data");
-    train_data_ =
-        std::make_unique<UntrainedData>(*tested, samples_of_step(options_, processes_of(options_)));
-    if (!flags_.run.load.empty()) options_.optimizer = options_.optimizer.with_groups({});
+    train_data_ = std::make_unique<UntrainedData>(
+        *tested, 2 * samples_of_step(options_, processes_of(options_)));
   }
 
   std::vector<const Dataset*> all_data() const {
@@ -220,7 +219,7 @@ class TrainingProgram {
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.start().adopt(options_);
-    if (run_.start().found())
+    if (run_.start().found() && !options_.evaluates_only)
       naming_flag<Error>(run_.start().written(),
                          [&] { go_on_choosing(options_, flags_, *run_.start().found()); });
   }

@@ -62,7 +62,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
       restart_(RestartTimes::of_this_start(console)),
       start_(flags, console, directory_.get()) {
   if (directory_) make_parts();
-  if (!flags.run.directory.empty() && !flags.inspection.evaluate_only)
+  if (!flags.run.directory.empty() && !flags.trainer.evaluates_only)
     memory_saver_ = std::make_shared<MemorySaver>(
         MemorySaver::Options{.every_steps = flags.memory_save_every_steps(),
                              .refuses = flags.run.schedule.memory_every_steps.has_value()},

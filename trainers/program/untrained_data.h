@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Has as many samples as a step takes. They are those of `data`, over and over.
+// Has `size` samples: those of `data`, over and over.
 class UntrainedData final : public Dataset {
  public:
   UntrainedData(const Dataset& data, std::int64_t size) : data_(data), size_(size) {}

@@ -44,12 +44,12 @@ Outcome run(EvaluationOptions options, const std::string& state = "",
   const auto notes = std::make_shared<Notes>();
   const auto evaluation = std::make_shared<Evaluation>(console.console, nullptr, options);
   std::vector<std::shared_ptr<Callback>> callbacks{evaluation, notes};
-  if (only) callbacks.push_back(std::make_shared<EvaluateOnly>());
   Trainer trainer(find_trainer("simple"),
                   {.model = smooth_model,
                    .optimizer = sgd(0.1),
                    .batch_size = 8,
                    .epochs = 3,
+                   .evaluates_only = only,
                    .validation = std::move(sets),
                    .callbacks = callbacks},
                   *data, test.get());

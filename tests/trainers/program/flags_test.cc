@@ -525,14 +525,14 @@ TEST(Flags, ReadWhenToEvaluate) {
   EXPECT_EQ(none.evaluation.every_epochs, 1);
   EXPECT_EQ(none.evaluation.every_steps, 0);
   EXPECT_EQ(none.evaluation.batches, 0);
-  EXPECT_FALSE(none.inspection.evaluate_only);
+  EXPECT_FALSE(none.trainer.evaluates_only);
   const TrainFlags given =
       parse({"--eval_every_epochs=0", "--eval_every_steps=100", "--eval_batches=7"});
   EXPECT_EQ(given.evaluation.every_epochs, 0);
   EXPECT_EQ(given.evaluation.every_steps, 100);
   EXPECT_EQ(given.evaluation.batches, 7);
-  EXPECT_TRUE(parse({"--evaluate_only", "--load=model"}).inspection.evaluate_only);
-  EXPECT_TRUE(parse({"--evaluate_only", "--resume=model"}).inspection.evaluate_only);
+  EXPECT_TRUE(parse({"--evaluate_only", "--load=model"}).trainer.evaluates_only);
+  EXPECT_TRUE(parse({"--evaluate_only", "--resume=model"}).trainer.evaluates_only);
   EXPECT_THAT(refusal({"--eval_every_steps=-1"}), HasSubstr("--eval_every_steps=-1"));
   EXPECT_THAT(refusal({"--evaluate_only"}), HasSubstr("name a run directory or a checkpoint by"));
   EXPECT_THAT(refusal({"--evaluate_only", "--run_dir=here"}), HasSubstr("by --load=here instead"));

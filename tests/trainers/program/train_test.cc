@@ -281,9 +281,7 @@ TEST_F(TrainTest, OnlyEvaluatesTheWeightsOfARun) {
     EXPECT_EQ(report()["global_batch_size"], 4) << weights;
   }
   std::filesystem::remove_all(path(".other"));
-  const TrainResult never =
-      run_train({"--evaluate_only", "--eval_every_epochs=0", "--load=" + run, json});
-  EXPECT_THAT(never.out, HasSubstr(": test  loss")) << "as a configuration may say";
+  EXPECT_EQ(run_train({"--evaluate_only", "--load=" + run, json}).code, 0);
   EXPECT_EQ(report()["steps"], 0);
   EXPECT_TRUE(report()["loss"].is_null());
   // It needs neither the training data, nor as many samples as a batch has, nor a part to train.
@@ -292,11 +290,10 @@ TEST_F(TrainTest, OnlyEvaluatesTheWeightsOfARun) {
     if (train) throw IoError("the training data were read");
     return small_data(false);
   };
-  for (const std::vector<std::string>& flags :
-       {std::vector<std::string>{"--load=" + run, "--group=*:freeze"}, {"--resume=" + run}}) {
-    std::vector<std::string> all = flags;
-    all.insert(all.end(), {"--evaluate_only", "--global_batch_size=64", json});
-    const TrainResult done = run_train(all, recipe);
+  recipe.optimizer = recipe.optimizer.with_groups({{.pattern = "*", .freeze = true}});
+  for (const std::string& weights : {"--load=" + run, "--resume=" + run}) {
+    const TrainResult done =
+        run_train({"--evaluate_only", weights, "--global_batch_size=64", json}, recipe);
     EXPECT_EQ(done.code, 0) << done.error;
     EXPECT_THAT(done.error, Not(HasSubstr("resume: not the same bits")));
     EXPECT_NEAR(report()["validation_loss"].get<double>(), trained["validation_loss"].get<double>(),
