@@ -4,9 +4,9 @@
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/graph/stored_options.h"
+#include "belfry/framework/kernels/convert.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/ops/kernels/functors.h"
 
 namespace belfry {
 namespace {

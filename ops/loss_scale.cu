@@ -1,4 +1,5 @@
 // The ops of loss scaling, in one source like those of ops/pointwise.cu.
+#include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/all_finite.h"
@@ -15,10 +16,7 @@ struct Found {
   int at[kThreads];
 
   BELFRY_HD static void unite(const Block& block, Found& found) {
-    for (int half = kThreads / 2; half > 0; half /= 2)
-      block.each([&](int thread) {
-        if (thread < half) found.at[thread] |= found.at[thread + half];
-      });
+    by_halves(block, kThreads, [&](int to, int from) { found.at[to] |= found.at[from]; });
   }
 };
 

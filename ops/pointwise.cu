@@ -2,6 +2,7 @@
 // and a tenth of a second for a kernel.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/cuda/kernels/cast.h"
 #include "belfry/framework/kernels/counter.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/broadcast_to.h"
@@ -95,49 +96,11 @@ QueueRun broadcast_along(KernelPlan& plan) {
   });
 }
 
-// y[i] = x[i] as another type, for begin <= i < end. One kernel for all types of y.
-template <class From>
-struct Cast {
-  using Shared = Nothing;
-  DType to;
-  std::int64_t begin, end;
-  const From* x;
-  void* y;
-
-  template <class To>
-  BELFRY_HD void convert(std::int64_t i) const {
-    using S = Stored<To>;
-    static_cast<To*>(y)[i] =
-        S::narrow(functors::Convert<typename S::Type>{}(Stored<From>::widen(x[i])));
-  }
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = begin + block.index * block.threads + thread;
-      if (i >= end) return;
-      switch (to) {
-        case DType::kF16: return convert<kernels::F16>(i);
-        case DType::kBF16: return convert<kernels::BF16>(i);
-        case DType::kF32: return convert<float>(i);
-        case DType::kF64: return convert<double>(i);
-        case DType::kI32: return convert<std::int32_t>(i);
-        case DType::kI64: return convert<std::int64_t>(i);
-        case DType::kU8: return convert<std::uint8_t>(i);
-        default: return convert<bool>(i);
-      }
-    });
-  }
-};
-
-QueueRun cast(KernelPlan& plan) {
-  const auto run = [to = plan.dtype()]<class From>(From) -> QueueRun {
-    return [to](const KernelPointers& p, KernelQueue& queue) {
-      const Cast<From> kernel{to, p.begin(), p.end(), p.input<From>(0), p.output<void>()};
-      launch(queue, kernel, grid_for(p.end() - p.begin()));
-    };
-  };
-  return kernels::visit_half_or(
-      plan.input(0).dtype, [](DType from, const auto& f) { return visit_any(from, f); }, run);
+QueueRun prepare_cast(KernelPlan& plan) {
+  return
+      [from = plan.input(0).dtype, to = plan.dtype()](const KernelPointers& p, KernelQueue& queue) {
+        cast(queue, from, p.input<void>(0), to, p.output<void>(), p.begin(), p.end());
+      };
 }
 
 // y[i] = x[i] times `scale` or 0, by the mask, for begin <= i < end. y may be x.
@@ -236,7 +199,7 @@ const GpuKernel kernels_of_ops[] = {
     {kCounted, weigh<functors::Keep>},
     {kBroadcastTo, broadcast_to, kTakesHalf},
     {kBroadcastAlong, broadcast_along},
-    {kCast, cast, kTakesHalf},
+    {kCast, prepare_cast, kTakesHalf},
     {kDropout, dropout<true>},
     {kDropoutGrad, dropout<false>},
 };

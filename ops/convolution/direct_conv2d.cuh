@@ -1,7 +1,7 @@
 // Convolution and its gradients in plain loops on GPUs, for what cuDNN does not compute. Their bits
 // are the same on every GPU: one thread, or one block, computes a whole sum.
 #pragma once
-#include "belfry/framework/cuda/kernels/block.h"
+#include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/ops/convolution/conv2d_impl.h"
 #include "belfry/ops/convolution/windows_over_impl.h"
 
@@ -100,10 +100,8 @@ struct DirectConv2dGradFilter {
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     block.each([&](int thread) { shared.partial[thread] = sum(block.index, thread); });
-    for (int half = kThreads / 2; half > 0; half /= 2)
-      block.each([&](int thread) {
-        if (thread < half) shared.partial[thread] += shared.partial[thread + half];
-      });
+    by_halves(block, kThreads,
+              [&](int to, int from) { shared.partial[to] += shared.partial[from]; });
     block.each([&](int thread) {
       if (thread == 0) out[block.index] = shared.partial[0];
     });

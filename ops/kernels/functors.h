@@ -1,9 +1,6 @@
 // Pointwise ops on one element, for hosts and GPUs. Gradients take the gradient of the output
 // first. NaN in any argument gives NaN.
 #pragma once
-#include <limits>
-#include <type_traits>
-
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/trig.h"
 
@@ -223,29 +220,6 @@ struct Keep {
   template <class T>
   BELFRY_HD T operator()(T x, T weight) const {
     return weight == T(0) ? T(0) : weight != weight ? weight : x;  // NaN stays NaN
-  }
-};
-
-// C++'s conversion where it is defined, else the nearest value.
-template <class T>
-inline constexpr T kLeast = std::numeric_limits<T>::min();
-template <class T>
-inline constexpr T kMost = std::numeric_limits<T>::max();
-template <class To>
-struct Convert {
-  template <class From>
-  BELFRY_HD To operator()(From x) const {
-    if constexpr (std::is_same_v<To, bool>) {
-      return x != From(0);
-    } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-      // The limits in type From, which may round the upper one up to a power of two.
-      constexpr From kLow = static_cast<From>(kLeast<To>), kHigh = static_cast<From>(kMost<To>);
-      const To inside = static_cast<To>(x > kLow && x < kHigh ? x : From(0));
-      const To below = x <= kLow ? kLeast<To> : inside;
-      return x >= kHigh ? kMost<To> : below;
-    } else {
-      return static_cast<To>(x);
-    }
   }
 };
 

@@ -1,4 +1,5 @@
 // GroupNorm and its gradient: a block takes a group of a sample. Rows are summed per channel.
+#include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/row_passes.cuh"
@@ -34,11 +35,9 @@ BELFRY_HD void sum_pairs(const Block& block, GroupShared<T>& shared, std::int64_
     shared.partial[0][thread] = a;
     shared.partial[1][thread] = b;
   });
-  for (int half = kGroupThreads / 2; half > 0; half /= 2)
-    block.each([&](int thread) {
-      if (thread >= half) return;
-      for (auto& partial : shared.partial) partial[thread] += partial[thread + half];
-    });
+  by_halves(block, kGroupThreads, [&](int to, int from) {
+    for (auto& partial : shared.partial) partial[to] += partial[from];
+  });
 }
 
 // The offset of element i of group `index`, counted over all samples.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "belfry/framework/cuda/kernels/copy_bytes.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/graph/node.h"
@@ -38,21 +39,6 @@ struct CheckLengths {
     block.each([&](int thread) {
       const std::int64_t row = block.index * block.threads + thread;
       if (row < rows && (lengths[row] < 0 || lengths[row] > time)) note(fault, row, lengths[row]);
-    });
-  }
-};
-
-template <class T>
-struct CopyFirstState {
-  using Shared = Nothing;
-  std::int64_t count;
-  const T* from;
-  T* to;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i < count) to[i] = from[i];
     });
   }
 };
@@ -152,10 +138,9 @@ class TimeByTime {
                   .workspace = workspace});
   }
   RowLengths start(KernelQueue& queue, const KernelPointers& p) const {
-    const std::int64_t elements = s_.rows * s_.hidden;
+    const std::int64_t bytes = s_.rows * s_.hidden * static_cast<std::int64_t>(sizeof(T));
     for (const kernels::StateCopy& state : Step::kStates)
-      launch(queue, CopyFirstState<T>{elements, p.input<T>(state.from), p.output<T>(state.to)},
-             grid());
+      copy_bytes(queue, p.input<T>(state.from), p.output<T>(state.to), bytes);
     if (p.inputs() <= Step::kLengths) return {nullptr, s_.time};
     const auto* const lengths = p.input<std::int32_t>(Step::kLengths);
     launch(queue, CheckLengths{lengths, s_.rows, s_.time, queue.fault(refusal_)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "belfry/framework/cuda/kernels/copy_bytes.h"
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
@@ -34,12 +35,11 @@ struct TransposeMatrix {
   }
 };
 
-// A copy of [rows, time, size], with times in reverse order if asked for.
+// A copy of [rows, time, size] with times in reverse order.
 template <class T>
-struct CopyTimes {
+struct ReverseTimes {
   using Shared = Nothing;
   std::int64_t rows, time, size;
-  bool reverse;
   const T* from;
   T* to;
 
@@ -47,16 +47,10 @@ struct CopyTimes {
     block.each([&](int thread) {
       const std::int64_t i = block.index * block.threads + thread;
       if (i >= rows * time * size) return;
-      const std::int64_t t = i / size % time, at = reverse ? i + (time - 1 - 2 * t) * size : i;
-      to[i] = from[at];
+      to[i] = from[i + (time - 1 - 2 * (i / size % time)) * size];
     });
   }
 };
-
-template <class T>
-void copy_elements(KernelQueue& queue, const T* from, std::int64_t count, T* to) {
-  launch(queue, CopyTimes<T>{1, 1, count, false, from, to}, grid_for(count));
-}
 
 // Hands out parts of a workspace.
 class Parts {
@@ -290,8 +284,7 @@ class ByCudnn {
     T* const dweights = part_at<T>(p, dweights_);
     fill_zeros(queue, dweights, w_.bytes(recurrence_.weights()));
     T* const saved = part_at<T>(p, saved_);  // the call overwrites it
-    copy_elements(queue, p.input<T>(w_.saved()),
-                  w_.saved_bytes() / static_cast<std::int64_t>(sizeof(T)), saved);
+    copy_bytes(queue, p.input<T>(w_.saved()), saved, w_.saved_bytes());
     RecurrenceGradCall call{.recurrence = recurrence_,
                             .algorithm = algorithm_,
                             .tensors = tensors<T>(p, queue),
@@ -310,8 +303,8 @@ class ByCudnn {
     const PackedWeights<T> packed(w_, dweights);
     transpose_matrix(queue, w_.columns, w_.features, packed.of_x, p.output<T>(1));
     transpose_matrix(queue, w_.columns, w_.hidden, packed.of_h, p.output<T>(2));
-    copy_elements(queue, packed.bias_of_x, w_.columns, p.output<T>(3));
-    copy_elements(queue, packed.bias_of_h, w_.columns, p.output<T>(4));
+    copy_bytes(queue, packed.bias_of_x, p.output<T>(3), w_.bytes(w_.columns));
+    copy_bytes(queue, packed.bias_of_h, p.output<T>(4), w_.bytes(w_.columns));
   }
 
   // What both passes read, without `saved`.
@@ -321,8 +314,8 @@ class ByCudnn {
     const PackedWeights<T> packed(w_, part_at<T>(p, weights_));
     transpose_matrix(queue, w_.features, w_.columns, p.input<T>(1), packed.of_x);
     transpose_matrix(queue, w_.hidden, w_.columns, p.input<T>(2), packed.of_h);
-    copy_elements(queue, p.input<T>(3), w_.columns, packed.bias_of_x);
-    copy_elements(queue, p.input<T>(4), w_.columns, packed.bias_of_h);
+    copy_bytes(queue, p.input<T>(3), packed.bias_of_x, w_.bytes(w_.columns));
+    copy_bytes(queue, p.input<T>(4), packed.bias_of_h, w_.bytes(w_.columns));
     return {.lengths = part_at<std::int32_t>(p, lengths_),
             .x = in_order<T>(p, queue, 0, w_.features, x_),
             .weights = packed.of_x,
@@ -347,8 +340,7 @@ class ByCudnn {
   }
   template <class T>
   void turn(KernelQueue& queue, std::int64_t size, const T* from, T* to) const {
-    launch(queue, CopyTimes<T>{w_.rows, w_.time, size, true, from, to},
-           grid_for(w_.vectors() * size));
+    launch(queue, ReverseTimes<T>{w_.rows, w_.time, size, from, to}, grid_for(w_.vectors() * size));
   }
 
   Whole w_;

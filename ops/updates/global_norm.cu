@@ -1,4 +1,5 @@
 // Norms of gradients. Sums follow square_tree.h, so their bits are the same as on hosts.
+#include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/updates/global_norm.h"
@@ -15,10 +16,7 @@ struct Lanes {
   double at[kLanes];
 
   BELFRY_HD static void fold(const Block& block, Lanes& lanes) {
-    for (int half = kLanes / 2; half > 0; half /= 2)
-      block.each([&](int thread) {
-        if (thread < half) lanes.at[thread] += lanes.at[thread + half];
-      });
+    by_halves(block, kLanes, [&](int to, int from) { lanes.at[to] += lanes.at[from]; });
   }
 };
 

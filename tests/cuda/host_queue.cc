@@ -250,6 +250,40 @@ void attend_half(const AttentionCall& call) {
   for (std::size_t i = 0; i < out.size(); ++i) narrow(s.dtype, out[i], call.out[i]);
 }
 
+// What a kernel writes.
+class WrittenBytes {
+ public:
+  explicit WrittenBytes(const KernelPlan& plan) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(plan.op().writes); ++i)
+      variables_.push_back(static_cast<std::size_t>(plan.input(i).bytes()));
+    for (std::size_t i = 0; i < plan.outputs(); ++i)
+      outputs_.push_back(static_cast<std::size_t>(plan.output(i).bytes()));
+  }
+
+  std::vector<std::vector<std::byte>> copy(const KernelPointers& p) const {
+    std::vector<std::vector<std::byte>> all;
+    for (const std::span<std::byte> tensor : tensors(p))
+      all.emplace_back(tensor.begin(), tensor.end());
+    return all;
+  }
+  void restore(const KernelPointers& p, const std::vector<std::vector<std::byte>>& from) const {
+    const std::vector<std::span<std::byte>> to = tensors(p);
+    for (std::size_t i = 0; i < to.size(); ++i) std::ranges::copy(from[i], to[i].begin());
+  }
+
+ private:
+  std::vector<std::span<std::byte>> tensors(const KernelPointers& p) const {
+    std::vector<std::span<std::byte>> all;
+    for (std::size_t i = 0; i < variables_.size(); ++i)
+      all.emplace_back(p.written<std::byte>(i), variables_[i]);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      all.emplace_back(p.output<std::byte>(i), outputs_[i]);
+    return all;
+  }
+
+  std::vector<std::size_t> variables_, outputs_;  // bytes of each
+};
+
 }  // namespace
 
 void HostQueue::matmul(const MatMulCall& call) {
@@ -283,13 +317,26 @@ void HostQueue::attend(const AttentionCall& call) {
   spoil(call.workspace, call.algorithm.workspace_bytes);
 }
 
-KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {
-  QueueRun run = prepare_gpu_kernel(plan, algorithms);
-  if (!run) return {};
-  return [run = std::move(run)](const KernelPointers& p) {
-    HostQueue queue(p.step());
-    run(p, queue);
-    queue.check();
+KernelRun in_orders(const KernelPlan& plan, QueueRun run, int orders) {
+  return [run = std::move(run), written = WrittenBytes(plan), workspace = plan.workspace_bytes(),
+          name = plan.op().name, orders](const KernelPointers& p) {
+    const auto run_in = [&](int order) {
+      HostQueue queue(p.step(), order);
+      run(p, queue);
+      queue.check();
+    };
+    if (orders == 1) return run_in(1);
+    const auto before = written.copy(p);
+    run_in(1);
+    const auto after = written.copy(p);
+    for (int order = 2; order <= orders; ++order) {
+      written.restore(p, before);
+      spoil(p.workspace(), workspace);
+      run_in(order);
+      require<InternalError>(written.copy(p) == after, name, ": order ", order,
+                             " of blocks and threads gives other bits than order 1: two of them "
+                             "touch one place in one phase");
+    }
   };
 }
 

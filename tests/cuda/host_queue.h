@@ -5,16 +5,21 @@
 
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/graph/node.h"
+#include "belfry/tests/cuda/permuted_order.h"
 
 namespace belfry::cuda {
 
 class HostQueue final : public KernelQueue {
  public:
-  explicit HostQueue(std::uint64_t step = 0) : step_(step) {}
+  // `order`: of a PermutedOrder for each launch; 0: blocks and threads run by number.
+  explicit HostQueue(std::uint64_t step = 0, int order = 0) : step_(step), order_(order) {}
 
   void launch(const KernelLaunch& launch) override {
     ++launches_;
-    launch.on_host(launch.kernel, launch.grid);
+    if (order_ == 0)
+      launch.on_host(launch.kernel, launch.grid, {});
+    else
+      launch.on_host(launch.kernel, launch.grid, PermutedOrder(order_, launch.grid).order());
   }
   void matmul(const MatMulCall& call) override;
   void convolve(const ConvolutionCall& call) override;
@@ -35,6 +40,7 @@ class HostQueue final : public KernelQueue {
 
  private:
   std::uint64_t step_;
+  int order_;
   int launches_ = 0;
   std::map<std::shared_ptr<const Refusal>, Fault> faults_;
 };
@@ -63,7 +69,8 @@ class HostAlgorithms final : public Algorithms {
   bool own_kernels_;
 };
 
-// The module's kernel for this node, run on the host; empty if there is none.
-KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms);
+// Runs a kernel that was prepared for the plan on the host, in PermutedOrder 1, and again in orders
+// 2 to `orders`. Throws InternalError if bits differ.
+KernelRun in_orders(const KernelPlan& plan, QueueRun run, int orders);
 
 }  // namespace belfry::cuda

@@ -1,29 +1,49 @@
 // gpu_ops_tests: the tests of ops with the GPU module's kernels in place of Op::cpu. They run on
-// the host, or on the GPU of $BELFRY_TEST_GPUS. All are skipped if the module cannot be loaded.
+// the GPU of $BELFRY_TEST_GPUS, or on the host, with blocks and threads in reverse; then in N - 1
+// other orders, which must give the same bits (--orders=N, otherwise 2). All are skipped if the
+// module cannot be loaded.
 // With --own_kernels, kernels of ours compute convolution, pooling, attention and recurrences, as
 // if cuDNN refused them.
+#include <charconv>
 #include <iostream>
+#include <set>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
+#include "belfry/framework/graph/node.h"
 #include "belfry/tests/support/gpu_runner.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/test_devices.h"
 
 namespace {
 
-using OnHost = void(belfry::KernelPlan&, bool own_kernels, belfry::KernelRun&);
+using OnHost = void(belfry::KernelPlan&, bool own_kernels, int orders, belfry::KernelRun&);
 using OwnKernel = void(belfry::KernelPlan&, belfry::GpuRun&);
 OnHost* on_host = nullptr;
 OwnKernel* own_kernel = nullptr;  // on a GPU
 bool own_kernels = false;
+int orders = 2;  // in which each kernel runs on the host
+
+// Tests of gradients run a kernel many times, with other values: only the first time in all orders.
+int orders_for(const belfry::KernelPlan& plan) {
+  static std::set<std::string> seen;
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  std::string kernel = belfry::cat(test.test_suite_name(), ".", test.name(), " ", plan.op().name,
+                                   plan.node().raw_options().str());
+  for (std::size_t i = 0; i < plan.inputs(); ++i) kernel += " " + plan.input(i).str();
+  for (std::size_t i = 0; i < plan.outputs(); ++i) kernel += " to " + plan.output(i).str();
+  return seen.insert(std::move(kernel)).second ? orders : 1;
+}
 
 belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
   belfry::KernelRun run;
-  on_host(plan, own_kernels, run);
+  on_host(plan, own_kernels, orders_for(plan), run);
   return run;
 }
 
@@ -60,11 +80,25 @@ bool load_kernels() {
   return false;
 }
 
+// Takes one flag; false if it is none.
+bool take(std::string_view flag) {
+  constexpr std::string_view kOrders = "--orders=";
+  if (flag == "--own_kernels") return own_kernels = true;
+  if (!flag.starts_with(kOrders)) return false;
+  const char* const end = flag.data() + flag.size();
+  const auto [rest, error] = std::from_chars(flag.data() + kOrders.size(), end, orders);
+  return error == std::errc() && rest == end && orders > 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  own_kernels = argc > 1 && argv[1] == std::string_view("--own_kernels");
+  for (const char* argument : std::span(argv, static_cast<std::size_t>(argc)).subspan(1))
+    if (!take(argument)) {
+      std::cerr << argument << ": known are --own_kernels, --orders=N and those of GoogleTest\n";
+      return 1;
+    }
   try {
     if (belfry::test::test_gpus() > 0) {
       belfry::test::use_test_gpus();

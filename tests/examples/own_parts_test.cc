@@ -34,7 +34,7 @@ cuda::GpuPrepare& registered() {
 class HostQueue final : public cuda::KernelQueue {
  public:
   void launch(const cuda::KernelLaunch& launch) override {
-    launch.on_host(launch.kernel, launch.grid);
+    launch.on_host(launch.kernel, launch.grid, {});
     ++launches;
   }
   void matmul(const cuda::MatMulCall&) override { refuse(); }

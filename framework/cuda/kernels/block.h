@@ -23,6 +23,7 @@ struct Nothing {};
 struct Block {
   std::int64_t index;  // among the blocks of the launch
   int threads;
+  const int* order = nullptr;  // of the threads, on hosts; null: by number
 
   // One phase: f(thread) of each, 0 <= thread < threads.
   template <class F>
@@ -31,7 +32,7 @@ struct Block {
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
 #else
-    for (int thread = 0; thread < threads; ++thread) f(thread);
+    for (int i = 0; i < threads; ++i) f(order ? order[i] : i);
 #endif
   }
 };
@@ -46,14 +47,22 @@ inline Grid grid_for(std::int64_t items, int threads = 256) {
   return {(items + threads - 1) / threads, threads};
 }
 
-// `kernel` points to a K. Kernels must not rely on the order of blocks, nor on their shared memory:
-// its bits are all ones at first, which are NaN.
+// In which order a host runs the blocks of a launch, and the threads of each phase; null: by
+// number.
+struct HostOrder {
+  const std::int64_t* blocks = nullptr;
+  const int* threads = nullptr;
+};
+
+// `kernel` points to a K. Kernels must not rely on the order of blocks or threads, nor on their
+// shared memory: its bits are all ones at first, which are NaN.
 template <class K>
-void run_on_host(const void* kernel, Grid grid) {
+void run_on_host(const void* kernel, Grid grid, HostOrder order) {
   for (std::int64_t b = 0; b < grid.blocks; ++b) {
     typename K::Shared shared;
     std::memset(&shared, 0xff, sizeof(shared));
-    (*static_cast<const K*>(kernel))(Block{b, grid.threads}, shared);
+    (*static_cast<const K*>(kernel))(
+        Block{order.blocks ? order.blocks[b] : b, grid.threads, order.threads}, shared);
   }
 }
 

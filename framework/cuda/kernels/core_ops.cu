@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/cuda/kernels/copy_bytes.h"
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/tree_sum.h"
@@ -84,36 +85,25 @@ QueueRun add_pieces(KernelPlan& plan) {
   });
 }
 
-struct Same {
-  BELFRY_HD std::uint8_t operator()(std::uint8_t x) const { return x; }
-};
-
-// Copies bytes. The value may already be in the variable (pass memory).
+// The value may already be in the variable (pass memory).
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const KernelPointers& p, KernelQueue& queue) {
-    if (p.written<std::uint8_t>(0) == p.input<std::uint8_t>(1)) return;
+    if (p.written<std::byte>(0) == p.input<std::byte>(1)) return;
     const std::int64_t begin = p.begin() * unit;
-    Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
-                                      .y = p.written<std::uint8_t>(0) + begin,
-                                      .x = {p.input<std::uint8_t>(1) + begin}};
-    launch_map(queue, kernel);
+    copy_bytes(queue, p.input<std::byte>(1) + begin, p.written<std::byte>(0) + begin,
+               p.end() * unit - begin);
   };
 }
 
-// Copies the bytes before and after this process's part.
+// Copies what is before and after this process's part.
 QueueRun assign_gathered(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit, options = plan.options<AssignGatheredOptions>()](const KernelPointers& p,
                                                                  KernelQueue& queue) {
-    for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()})) {
-      if (begin == end) continue;
-      Map<Same, std::uint8_t, 1> kernel{
-          .count = (end - begin) * unit,
-          .y = p.written<std::uint8_t>(0) + begin * unit,
-          .x = {p.input<std::uint8_t>(1) + (options.first + begin) * unit}};
-      launch_map(queue, kernel);
-    }
+    for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()}))
+      copy_bytes(queue, p.input<std::byte>(1) + (options.first + begin) * unit,
+                 p.written<std::byte>(0) + begin * unit, (end - begin) * unit);
   };
 }
 

@@ -1,4 +1,4 @@
-// The folds of kernels/reduce.h, bit for bit, by one block of a kernel.
+// Folds by one block of a kernel; fold() has the bits of kernels/reduce.h.
 #pragma once
 #include "belfry/framework/cuda/kernels/block.h"
 #include "belfry/framework/kernels/fold8.h"
@@ -19,6 +19,17 @@ BELFRY_HD T pairwise_total(Op op, std::uint32_t count, const At& at, T neutral) 
   for (int level = 0; level < 32; ++level)
     if ((count >> level & 1) != 0) total = op(at(level), total);
   return total;
+}
+
+// Calls add(to, from) for the first and the second half of `places`, for the halves of the first
+// half, and so on: place 0 gets what all have. `places` is a power of two, and at most the block's
+// threads.
+template <class F>
+BELFRY_HD void by_halves(const Block& block, int places, const F& add) {
+  for (int half = places / 2; half > 0; half /= 2)
+    block.each([&](int thread) {
+      if (thread < half) add(thread, thread + half);
+    });
 }
 
 inline constexpr int kFoldThreads = 128;      // of a block that folds

@@ -1,38 +1,11 @@
 #include <memory>
 
+#include "belfry/framework/cuda/kernels/cast.h"
 #include "belfry/framework/cuda/kernels/in_f32.h"
-#include "belfry/framework/cuda/kernels/launch.h"
-#include "belfry/framework/kernels/half_bits.h"
 #include "belfry/framework/kernels/widened.h"
 
 namespace belfry::cuda {
 namespace {
-
-using kernels::Stored;
-
-// Converts between f32 and a 16-bit type.
-template <class From, class To>
-struct Convert {
-  using Shared = Nothing;
-  std::int64_t count;
-  const From* from;
-  To* to;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i < count) to[i] = Stored<To>::narrow(Stored<From>::widen(from[i]));
-    });
-  }
-};
-
-template <class F>
-void visit_half(DType dtype, const F& f) {
-  if (dtype == DType::kF16)
-    f(kernels::F16{});
-  else
-    f(kernels::BF16{});
-}
 
 class InF32 {
  public:
@@ -45,10 +18,8 @@ class InF32 {
   void operator()(const KernelPointers& p, KernelQueue& queue) {
     tensors_.point(p, inputs_, outputs_);
     for (const Widened::Tensor& tensor : tensors_.read)
-      visit_half(tensor.dtype, [&]<class T>(T) {
-        launch(queue, Convert<T, float>{tensor.elements, p.input<T>(tensor.index), at(p, tensor)},
-               grid_for(tensor.elements));
-      });
+      cast(queue, tensor.dtype, p.input<void>(tensor.index), DType::kF32, at(p, tensor), 0,
+           tensor.elements);
     // Kernels read the step from their GPU's memory.
     run_(KernelPointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0,
                         p.first_row()),
@@ -67,10 +38,7 @@ class InF32 {
   }
   static void narrow(KernelQueue& queue, const KernelPointers& p, const Widened::Tensor& tensor,
                      void* to) {
-    visit_half(tensor.dtype, [&]<class T>(T) {
-      launch(queue, Convert<float, T>{tensor.elements, at(p, tensor), static_cast<T*>(to)},
-             grid_for(tensor.elements));
-    });
+    cast(queue, DType::kF32, at(p, tensor), tensor.dtype, to, 0, tensor.elements);
   }
 
   Widened tensors_;

@@ -18,7 +18,7 @@ struct KernelLaunch {
   const void* function;  // __global__, of one parameter
   const void* kernel;    // that parameter: the functor
   Grid grid;
-  void (*on_host)(const void* kernel, Grid grid);  // the same on the host
+  void (*on_host)(const void* kernel, Grid grid, HostOrder order);  // the same on the host
 };
 
 // One stream of one GPU with the handles of libraries. For one thread at a time. All functions

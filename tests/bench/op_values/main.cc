@@ -93,12 +93,12 @@ class Computation {
   NamedTensors given_;
 };
 
-using OnHost = void(KernelPlan&, bool own_kernels, KernelRun&);
+using OnHost = void(KernelPlan&, bool own_kernels, int orders, KernelRun&);
 OnHost* gpu_kernel_on_host = nullptr;
 
 KernelRun take_gpu_kernel(KernelPlan& plan) {
   KernelRun run;
-  gpu_kernel_on_host(plan, true, run);
+  gpu_kernel_on_host(plan, true, 1, run);
   return run;
 }
 

@@ -1,0 +1,12 @@
+// Conversions of dense elements between types.
+#pragma once
+#include "belfry/framework/base/dtype.h"
+#include "belfry/framework/cuda/kernels/queue.h"
+
+namespace belfry::cuda {
+
+// y[i] = x[i] as another type, for begin <= i < end. Any two types.
+void cast(KernelQueue& queue, DType from, const void* x, DType to, void* y, std::int64_t begin,
+          std::int64_t end);
+
+}  // namespace belfry::cuda
