@@ -104,6 +104,10 @@ class Memory {
 // step) a loss counts as unbounded. One may have begun with too short a step.
 constexpr int kMostFalls = 2;
 
+// So many iterations in a row that hardly change the loss end also where it should still fall: its
+// precision shows no more.
+constexpr int kMostStalls = 10;
+
 // A point on the line of an iteration.
 struct Trial {
   double step = 0, slope = 0;
@@ -176,10 +180,11 @@ class Descent {
     if (options_.callback && !options_.callback(state)) return MinimizeEnd::kCallback;
     if (falls_ >= kMostFalls) return MinimizeEnd::kUnbounded;
     if (gradient_norm() == 0) return MinimizeEnd::kGradient;
-    if (!is_flat()) return std::nullopt;
-    if (gradient_norm() <= enough_ && moved_little()) return MinimizeEnd::kGradient;
+    const bool flat = is_flat();
+    if (flat && gradient_norm() <= enough_ && moved_little()) return MinimizeEnd::kGradient;
     const double change = std::max(options_.change_tolerance, objective_.rounding);
-    if (before - current_.value.loss <= change * std::abs(before)) return MinimizeEnd::kChange;
+    stalls_ = before - current_.value.loss <= change * std::abs(before) ? stalls_ + 1 : 0;
+    if (stalls_ >= (flat ? 1 : kMostStalls)) return MinimizeEnd::kChange;
     return std::nullopt;
   }
 
@@ -300,6 +305,7 @@ class Descent {
   double unit_ = 1;            // of losses and gradients here
   bool contradicted_ = false;  // by the last line search
   int falls_ = 0;              // watch_falls()
+  int stalls_ = 0;             // iterations in a row that hardly changed the loss
   int iterations_ = 0, evaluations_ = 0;
   double enough_ = 0;  // the norm of the gradient at which to end
   double move_ = 0;    // the length of the last move

@@ -143,6 +143,17 @@ TEST(Minimize, FindsMinimaInF32AsFarAsItsPrecisionGoes) {
   EXPECT_LT(result.evaluations, 150) << result.str();
 }
 
+// In the valley far from the minimum the loss still falls, by less than f32 shows.
+TEST(Minimize, DoesNotGoOnWhereF32ShowsNoChange) {
+  Graph graph;
+  const Variable x = scalar(graph, "x", -1000, DType::kF32),
+                 y = scalar(graph, "y", 1000, DType::kF32);
+  Session session(graph);
+  const MinimizeResult result = minimize(session, rosenbrock(x, y), {x, y});
+  EXPECT_EQ(result.end, MinimizeEnd::kChange) << result.str();
+  EXPECT_LT(result.evaluations, 500) << result.str();
+}
+
 TEST(Minimize, TakesVariablesOfBothTypesAndShapes) {
   Graph graph;
   const Variable a = variable(graph, "a", {2, 3}, {.initializer = init::ones()});
