@@ -317,6 +317,23 @@ TEST(Vae, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   expect_one_hash("vae", {"--data_dir=" + data.path()}, "cpu:4", "cpu:1");
 }
 
+// With their default number of shards.
+TEST(SmallBatches, GiveOneHashAndOneValidationLossOnUpToFourDevices) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the models in other tests";
+  const test::SmallDigits digits;
+  for (const char* const program : {"vae", "gan"}) {
+    nlohmann::json one;
+    for (const int devices : {1, 2, 4}) {
+      SCOPED_TRACE(cat(program, " on ", devices, " devices"));
+      const auto made = report(program, {"--data_dir=" + digits.path(), "--max_steps=2",
+                                         "--global_batch_size=16", cat("--devices=cpu:", devices)});
+      if (devices == 1) one = made;
+      for (const char* const value : {"shards", "state_hash", "validation_loss"})
+        EXPECT_EQ(made[value], one[value]) << value;
+    }
+  }
+}
+
 TEST(ModelsOfPapers, EndWithOneHashWhateverTheDevicesWorkersAndStops) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the ops and layers in other tests";
   const test::SmallDigits digits;

@@ -89,21 +89,21 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
 
 int default_shards(const ModelWork& work, std::int64_t global_batch) {
   constexpr double kSamplesPerWeight = 80, kSamplesPerWeightOfTwo = 8, kWeightsPerReread = 1. / 8;
-  constexpr std::int64_t kShards = 8, kRows = 16, kMost = 256;
+  constexpr std::int64_t kShards = 8, kRows = 16, kMost = 256, kDevices = 4;
   const double weights =
       (work.weights + kWeightsPerReread * work.rereads) / std::max(1.0, work.multiply_adds);
   const double fewest = std::max(1.0, kSamplesPerWeight * weights);
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
                static_cast<double>(global_batch) / fewest);
-  // Shards of one size keep results independent of the number of devices, but too few of them leave
-  // cores idle.
   const auto useful = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
-  const std::int64_t even = std::min(useful, global_batch & -global_batch);
+  const std::int64_t alike = global_batch & -global_batch;  // shards of one size
+  const std::int64_t even = std::min(useful, alike);
   const std::int64_t shards = 2 * even >= useful ? even : useful;
   const bool two_pay =
       static_cast<double>(global_batch) >= 2 * std::max(1.0, kSamplesPerWeightOfTwo * weights);
-  return static_cast<int>(std::max<std::int64_t>(shards, two_pay ? 2 : 1));
+  return static_cast<int>(
+      std::max({shards, std::min(kDevices, alike), std::int64_t{two_pay ? 2 : 1}}));
 }
 
 }  // namespace belfry

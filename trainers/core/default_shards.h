@@ -31,7 +31,9 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples,
 // weight's gradient (measured with an LSTM), so eight rereads count as one weight. The number is
 // the largest power of two that leaves each shard that many samples: at most 8, or in larger
 // batches one shard per 16 samples, up to 256. If it does not divide the global batch, but half of
-// it does, it is halved. Where this rule gives 1, there are 2 shards if each has 8 weights /
+// it does, it is halved.
+// Where this rule gives fewer, there is a shard for each of 2 or 4 devices that can share the batch
+// alike, so that these give the bits of one. Other batches have 2 shards if each has 8 weights /
 // multiply_adds samples or more: from there on a second core saves more than the second gradient
 // costs (measured with the MLP).
 int default_shards(const ModelWork& work, std::int64_t global_batch);

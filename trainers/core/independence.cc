@@ -59,11 +59,21 @@ std::string of_shards(const TrainerOptions& options, int wanted) {
   return "";
 }
 
-std::string of_batches(std::span<const BatchForm> forms, int shards) {
-  for (const BatchForm& form : forms)
-    if (!form.equal() || form.total() % shards != 0)
-      return cat("a global batch of ", form.total(), " samples (", join(form.samples, " + "),
-                 ") does not divide into ", shards, " equal shards");
+// So many devices, in powers of two, can have the shards of one: samples_of_shard() cuts the parts
+// of devices where it cuts the whole batch, if these parts are equal.
+std::int64_t most_devices(const BuiltTraining& built) {
+  const std::int64_t batch = built.batches().global_batch();
+  return std::min<std::int64_t>(built.options().shards, batch & -batch);
+}
+
+std::string of_batches(const BuiltTraining& built) {
+  for (const BatchForm& form : built.batches().forms()) {
+    if (!form.equal())
+      return cat("a batch of ", form.total(),
+                 " samples is not shared alike: ", join(form.samples, " + "));
+    if (const std::int64_t devices = most_devices(built); form.total() % devices != 0)
+      return cat(devices, " devices cannot share a batch of ", form.total(), " samples alike");
+  }
   return "";
 }
 
@@ -158,7 +168,7 @@ bool is_of_samples(const TowerMetric& metric, const std::set<const Node*>& by_to
 std::string of_towers(const BuiltTraining& built) {
   const TrainerOptions& options = built.options();
   const BatchPlan& batches = built.batches();
-  for (const std::string& because : {of_powers(built), of_batches(batches.forms(), options.shards)})
+  for (const std::string& because : {of_powers(built), of_batches(built)})
     if (!because.empty()) return because;
   if (options.session.dry_run && makes_unequal(options.batches.uneven))
     return cat(
@@ -190,12 +200,12 @@ std::string of_towers(const BuiltTraining& built) {
 std::string at_these_shards(const BuiltTraining& built) {
   for (const std::string& because :
        {of_powers(built), of_shards(built.options(), built.shards_by_default()),
-        of_sums(built.options(), built.kind()), of_towers(built), built.other_bits()})
+        of_sums(built.options(), built.kind()), of_towers(built)})
     if (!because.empty()) return because;
-  return built.nodes().canonical()
-             ? ""
-             : "a variable has two uses, or a tower no samples, under layers that are "
-               "synchronised over towers which share variables";
+  if (!built.nodes().canonical())
+    return "a variable has two uses, or a tower no samples, under layers that are synchronised "
+           "over towers which share variables";
+  return built.other_bits();
 }
 
 // ShardReport::for_equal_bits.
@@ -223,6 +233,21 @@ std::string k_dependence(const BuiltTraining& built) {
   return because;
 }
 
+std::string unlike_one_device(const BuiltTraining& built) {
+  const std::int64_t devices = built.batches().towers();
+  if (devices == 1 || any_gpu(built.options().devices)) return "";
+  const std::string because = at_these_shards(built);
+  // The training says itself which processes compute otherwise.
+  if (because.empty() || because == built.other_bits()) return "";
+  std::string line = cat(devices, " devices give other results than 1 (", because, ")");
+  if (const int shards = shards_for_equal_bits(built); shards > 0)
+    line += cat("; with ", option_name("shards"), "=", shards, ", 1, 2, 4, ... up to ", shards,
+                " devices give equal ones");
+  else if (!of_powers(built).empty())
+    line += cat("; equal ones need powers of two, of devices and of ", option_name("shards"));
+  return line;
+}
+
 std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
   std::set<const Node*> by_towers;
   for (const std::shared_ptr<const Plan>& plan : built.plans())
@@ -237,7 +262,7 @@ std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
 ShardReport shard_report(const BuiltTraining& built) {
   return {.global_batch = built.batches().global_batch(),
           .shards = built.options().shards,
-          .equal_up_to = at_these_shards(built).empty() ? built.options().shards : 0,
+          .equal_up_to = at_these_shards(built).empty() ? static_cast<int>(most_devices(built)) : 0,
           .for_equal_bits = shards_for_equal_bits(built),
           .k_dependent_because = k_dependence(built)};
 }

@@ -15,6 +15,10 @@ class BuiltTraining;
 // batch, as far as they divide it equally. docs/numerics.md lists the conditions.
 std::string k_dependence(const BuiltTraining& built);
 
+// A line for people where a run on several devices gives other results than one device would: why,
+// and what to do about it. "" if it gives the same, and on GPUs, which have one shard each.
+std::string unlike_one_device(const BuiltTraining& built);
+
 // The metrics of the tower function that are not known to be means or sums over samples. Each
 // tower, and each block of an evaluation, computes its own value, and these are averaged. So a
 // ratio that is not the end of sums depends on the number of devices even if the weights do not.

@@ -262,10 +262,7 @@ std::string shards_text(const ShardReport& report) {
     text += cat("the number of devices changes bits: ", report.k_dependent_because, "\n");
   switch (report.equal_up_to) {
     case 0: break;
-    case 1:
-      text += report.k_dependent_because.empty() ? "no more devices than one can share 1 shard\n"
-                                                 : "more devices than one give other bits\n";
-      break;
+    case 1: text += "no more devices than one can share the batch and its shards alike\n"; break;
     case 2: text += "1 and 2 devices give the same bits\n"; break;
     default:
       text += cat("1, 2, 4, ... up to ", report.equal_up_to, " devices give the same bits\n");

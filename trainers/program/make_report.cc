@@ -203,6 +203,8 @@ void print_header(Console& console, const std::string& program, const TrainFlags
     console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
                      " examples, which do not fill a ",
                      plan.batches_per_step() == 1 ? "batch" : "step"));
+  if (const std::string unlike = unlike_one_device(trainer.built()); !unlike.empty())
+    console.line(cat("note: ", unlike));
 }
 
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {

@@ -363,7 +363,7 @@ std::vector<Told> told_changes() {
        adams,
        {"--devices=cpu:2", "--global_batch_size=16", "--uneven=weight", "--shards=8"},
        {"--devices=cpu:4", "--uneven=weight"},
-       "bits depend on that: a global batch of 6 samples"},
+       "bits depend on that: a batch of 6 samples"},
       {"shards that were given",
        adams,
        two,

@@ -52,16 +52,16 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
               HasSubstr("the number of devices changes bits: 3 devices: not a power of two\n"));
   EXPECT_EQ(report()["k_dependent_because"], "3 devices: not a power of two");
   EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16"}),
-              AllOf(HasSubstr("the global batch of 16 has 1 shard\n"),
-                    HasSubstr("more devices than one give other bits\n"),
+              AllOf(HasSubstr("the global batch of 16 has 4 shards\n"),
+                    HasSubstr("up to 4 devices give the same bits\n"),
                     HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 devices; ")));
   EXPECT_EQ(report()["k_independent"], false);
-  EXPECT_EQ(report()["k_dependent_because"], "more than 1 device raises the default of 1 shard");
+  EXPECT_EQ(report()["k_dependent_because"], "more than 4 devices raise the default of 4 shards");
   EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16", "--shards=1"}),
-              HasSubstr("no more devices than one can share 1 shard\n"));
+              HasSubstr("no more devices than one can share the batch and its shards alike\n"));
   EXPECT_EQ(report()["k_independent"], true);
   EXPECT_THAT(dry({"--devices=cpu:8", "--global_batch_size=16"}),
-              AllOf(HasSubstr("the default of 1 shard was raised to 8, one per device\n"),
+              AllOf(HasSubstr("the default of 4 shards was raised to 8, one per device\n"),
                     HasSubstr("--shards=8 gives the same bits")));
   for (const char* flag : {"--allreduce=ring", "--shards=2", "--global_batch_size=12"})
     EXPECT_THAT(dry({"--devices=cpu:2", flag}), testing::Not(HasSubstr("gives the same bits")))
