@@ -106,6 +106,7 @@ void require_plannable(const TrainFlags& flags) {
                      "training of its own, and --trainer=",
                      trainers_of_processes(), " trains with all");
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
+  if (allreduce.empty()) return;  // an evaluation alone combines nothing
   const std::string why = make_strategy(allreduce)->refusal_of_processes(flags.trainer.devices);
   require<FlagError>(why.empty(), "--allreduce=", allreduce, ": ", why);
 }
@@ -113,10 +114,10 @@ void require_plannable(const TrainFlags& flags) {
 void require_possible(const TrainFlags& flags, const Processes& processes) {
   require_plannable(flags);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
-  require<FlagError>(
-      !parse_all_reduce_spec(allreduce).uses("mpi") || processes.transport() == "MPI",
-      "--allreduce=", allreduce, " adds by MPI, and ", processes.transport(),
-      " carries messages here; start the processes by mpirun, or use collective");
+  require<FlagError>(allreduce.empty() || !parse_all_reduce_spec(allreduce).uses("mpi") ||
+                         processes.transport() == "MPI",
+                     "--allreduce=", allreduce, " adds by MPI, and ", processes.transport(),
+                     " carries messages here; start the processes by mpirun, or use collective");
 }
 
 // The values of flags, given or chosen, by name: command lines may have them in any order, and may

@@ -227,7 +227,7 @@ void RunStart::adopt_batch(TrainerOptions& options) const {
     if (!flags_.given.shards) batch.shards = saved_integer(*from, "shards");
     batch.towers = std::max<std::int64_t>(saved_integer(*from, "devices"), 1);
   }
-  if (any_gpu(devices)) batch.shards = 0, batch.towers = 1;
+  if (any_gpu(devices)) batch = {.samples = batch.samples};
   const std::int64_t towers = towers_of_evaluation(batch, all);
   require<FlagError>(towers % processes == 0, "--evaluate_only: ", processes,
                      " processes cannot share a global batch of ", batch.samples,

@@ -1,11 +1,14 @@
 // --evaluate_only: what an evaluation alone builds, takes from a run, and refuses.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/memory_kinds.h"
+#include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_sizes.h"
+#include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/program/run_start.h"
 #include "belfry/trainers/util/console.h"
 
 namespace belfry {
@@ -64,6 +67,33 @@ TEST_F(EvaluateOnly, TakesTheBatchesOfTheRunOnAnyDevices) {
       evaluate({"--load=" + run_, "--devices=cpu:3", "--global_batch_size=8"})["global_batch_size"],
       8)
       << "three devices need not divide it";
+}
+
+// Of two processes each takes half of a batch. Three cannot share its shards.
+TEST_F(EvaluateOnly, DividesABatchAmongProcesses) {
+  train({"--devices=cpu:2", "--global_batch_size=12", "--shards=4"});
+  const std::string load = "--load=" + run_;
+  TrainFlags flags = parse({"--evaluate_only", load.c_str(), "--devices=cpu:3"});
+  Console console(nullptr);
+  const auto adopted = [&](int processes) {
+    flags.group.processes = processes;
+    TrainerOptions options = flags.trainer;
+    RunStart(flags, console, nullptr).adopt(options);
+    return cat(options.devices.size(), " devices, ", options.batch_size, " each, ", options.shards);
+  };
+  EXPECT_EQ(adopted(1), "2 devices, 6 each, 4");
+  EXPECT_EQ(adopted(2), "2 devices, 3 each, 4");
+  try {
+    adopted(3);
+    ADD_FAILURE() << "three processes";
+  } catch (const FlagError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("3 processes cannot share a global batch of 12 in 4 shards"));
+    EXPECT_THAT(error.what(), HasSubstr("use a number of processes that divides 4 (belfry run -n"));
+  }
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    EXPECT_NO_THROW(flags_in_group(flags, processes));
+  });
 }
 
 TEST(TowersOfEvaluation, AreAPowerOfTwoOrThoseOfTheRun) {
