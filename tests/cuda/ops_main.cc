@@ -34,6 +34,7 @@ int orders = 2;  // in which each kernel runs on the host
 int orders_for(const belfry::KernelPlan& plan) {
   static std::set<std::string> seen;
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  if (test.test_suite_name() == std::string_view("AllReduceHook")) return 1;  // it counts runs
   std::string kernel = belfry::cat(test.test_suite_name(), ".", test.name(), " ", plan.op().name,
                                    plan.node().raw_options().str());
   for (std::size_t i = 0; i < plan.inputs(); ++i) kernel += " " + plan.input(i).str();
