@@ -218,10 +218,40 @@ void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> 
                    " is neither false (0) nor true (1)");
 }
 
-Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)
-    : bytes_(std::move(bytes)),
+namespace {
+
+MemoryBlock copy_in_block(const std::vector<std::byte>& bytes) {
+  MemoryBlock copy(host_allocator(), bytes.size());
+  copy.store(bytes.data());
+  return copy;
+}
+
+}  // namespace
+
+MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uint64_t most) {
+  const auto file = files.open(path);
+  const std::uint64_t size = file->size();
+  require<IoError>(size <= most, path, ": has ", size, " bytes, more than the ", most,
+                   " that such a file may have");
+  MemoryBlock bytes;
+  try {
+    bytes = MemoryBlock(host_allocator(), size);
+  } catch (const OutOfMemory&) {
+    throw IoError(cat(path, ": there is no memory for its ", size, " bytes"));
+  }
+  const std::size_t used = file->read({bytes.data(), bytes.bytes()});
+  require<IoError>(used == size, path, ": was changed while it was read: it had ", size,
+                   " bytes, then ", used);
+  return bytes;
+}
+
+Safetensors::Safetensors(const std::vector<std::byte>& bytes, std::string file)
+    : Safetensors(copy_in_block(bytes), std::move(file)) {}
+
+Safetensors::Safetensors(MemoryBlock block, std::string file)
+    : bytes_(std::move(block)),
       file_(std::move(file)),
-      header_(read_safetensors_header(bytes_, bytes_.size(), file_)) {
+      header_(read_safetensors_header(bytes(), bytes_.bytes(), file_)) {
   for (const auto& [name, tensor] : header_.tensors)
     check_stored_values(tensor, values(tensor), file_);
 }

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/framework/base/allocator.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/tensor.h"
 
@@ -63,24 +65,30 @@ SafetensorsHeader read_safetensors_header(std::span<const std::byte> begin, std:
 void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> values,
                          const std::string& file);
 
+// Like FileSystem::read(), for a file that may be large. The memory is in huge pages and not filled
+// before, which takes a fraction of the time.
+MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uint64_t most);
+
 // A file in memory that has been checked.
 class Safetensors {
  public:
   // Throws IoError naming `file`, the byte, what was expected there and, past the header, the
   // tensor. No allocation exceeds twice the bytes.
-  Safetensors(std::vector<std::byte> bytes, std::string file);
+  Safetensors(MemoryBlock bytes, std::string file);
+  // Copies the bytes.
+  Safetensors(const std::vector<std::byte>& bytes, std::string file);
 
   const std::string& file() const { return file_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return {bytes_.data(), bytes_.bytes()}; }
   const std::map<std::string, StoredTensor>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   // The values of one of tensors().
   std::span<const std::byte> values(const StoredTensor& tensor) const {
-    return std::span(bytes_).subspan(tensor.begin, tensor.bytes());
+    return bytes().subspan(tensor.begin, tensor.bytes());
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  MemoryBlock bytes_;
   std::string file_;
   SafetensorsHeader header_;
 };

@@ -12,9 +12,10 @@ namespace belfry {
 namespace {
 
 // Turns NotFoundError into IoError: NotFoundError means that there is no checkpoint at all.
-std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std::uint64_t most) {
+template <class F>
+auto read_part(const F& read) {
   try {
-    return files.read(path, most);
+    return read();
   } catch (const NotFoundError& error) {
     throw IoError(cat(error.what(), ", so the checkpoint is not whole"));
   }
@@ -33,7 +34,7 @@ CheckpointHead read_head(FileSystem& files, const std::string& path) {
 
 Manifest read_manifest(FileSystem& files, const std::string& directory) {
   const std::string path = cat(directory, "/", kManifestFile);
-  const std::vector<std::byte> bytes = read_part(files, path, kMostJsonBytes);
+  const std::vector<std::byte> bytes = read_part([&] { return files.read(path, kMostJsonBytes); });
   return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
@@ -44,8 +45,9 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
   constexpr std::uint64_t kLonger = 1 << 20;
   const auto listed = manifest.files.find(name);
   const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;
-  std::vector<std::byte> bytes = read_part(files, path, std::max(size, size + kLonger));
-  manifest.find_damage(name, bytes, path);
+  MemoryBlock bytes =
+      read_part([&] { return read_large_file(files, path, std::max(size, size + kLonger)); });
+  manifest.find_damage(name, {bytes.data(), bytes.bytes()}, path);
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
   return content;

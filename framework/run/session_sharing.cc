@@ -1,5 +1,5 @@
 // Unshares replicas: each gets its own storage, and the steps are recompiled.
-#include <algorithm>
+#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
@@ -41,12 +41,22 @@ void Session::State::unshare(const Node& variable) {
   apart.finish();
 }
 
+namespace {
+
+bool equal_values(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.size() != b.size()) return false;
+  return a.empty() || a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace
+
+// A checkpoint has one value for a variable and all of its copies.
 void Session::State::unshare_unequal(
     const std::map<const Node*, std::span<const std::byte>>& values) {
   for (const auto& [node, bytes] : values)
     for (const Node* other : variables.sharers(*node)) {
       const auto found = values.find(other);
-      if (found == values.end() || !std::ranges::equal(found->second, bytes)) {
+      if (found == values.end() || !equal_values(found->second, bytes)) {
         unshare(*node);
         break;
       }

@@ -40,9 +40,10 @@ ExportedGraph graph_of_checkpoint(const StoredCheckpoint& checkpoint, WeightChoi
       ", the graph of the run: its model names no output (Tower::output), or it cannot predict, as "
       "a warning of the run says, or an older version has trained it; a run that resumes writes "
       "the graph");
-  ExportedGraph result{.file = read_graph(Safetensors(files.read(path, kMostBytes), path)),
-                       .chosen = choose_weights(checkpoint.head.manifest, weights, directory),
-                       .weights = {}};
+  ExportedGraph result{
+      .file = read_graph(Safetensors(read_large_file(files, path, kMostBytes), path)),
+      .chosen = choose_weights(checkpoint.head.manifest, weights, directory),
+      .weights = {}};
   require_weights_of(result, checkpoint);
   for (const auto& [name, from] : result.chosen.tensors)
     result.weights.emplace(name, checkpoint.values(from));

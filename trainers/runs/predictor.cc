@@ -100,7 +100,7 @@ Predictor::Predictor(const std::string& path, const ModelFunction& model,
 
 Predictor Predictor::open(const std::string& file, const DeviceSpec& device) {
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
-  const Safetensors stored(local_file_system().read(file, all), file);
+  const Safetensors stored(read_large_file(local_file_system(), file, all), file);
   GraphInFile read = read_graph(stored, device);
   require(read.weights.size() == read.graph->variables().size(), file,
           ": has a graph without its weights; `belfry checkpoint export` writes a plan with both");

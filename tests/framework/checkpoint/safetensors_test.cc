@@ -1,9 +1,11 @@
 #include "belfry/framework/checkpoint/safetensors.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/programs.h"
 
 namespace belfry {
 namespace safetensors_test {
@@ -172,6 +174,21 @@ TEST(Safetensors, RefusesHolesOverlapsAndBytesBehind) {
   EXPECT_THAT(two("[0,4]", "[0,4]"), HasSubstr("'b'"));
   EXPECT_THAT(two("[1,5]", "[5,9]"), HasSubstr("'a'"));
   EXPECT_THAT(two("[4,8]", "[0,4]"), HasSubstr("1 bytes from byte"));
+}
+
+TEST(Safetensors, AFileIsReadWholeOrRefused) {
+  const std::string path = temporary_path(".safetensors");
+  const std::vector<std::byte> bytes = file_of(entry("U8", "[3]", "[0,3]"), "abc");
+  const auto file = local_file_system().create(path);
+  file->append(bytes);
+  file->close();
+  const Safetensors read(read_large_file(local_file_system(), path, bytes.size()), path);
+  EXPECT_TRUE(std::ranges::equal(read.bytes(), bytes));
+  EXPECT_THAT(
+      message_of<IoError>([&] { read_large_file(local_file_system(), path, bytes.size() - 1); }),
+      HasSubstr(cat(path, ": has ", bytes.size(), " bytes, more than the ")));
+  local_file_system().remove(path);
+  EXPECT_THROW(read_large_file(local_file_system(), path, bytes.size()), NotFoundError);
 }
 
 TEST(Safetensors, ABoolIsZeroOrOne) {
