@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/tests/fuzz/target.h"
@@ -50,11 +51,14 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::size_t split = std::min<std::size_t>(data[0] + 256 * data[1], input.size());
   const std::string_view text(reinterpret_cast<const char*>(input.data()), split);
   Manifest manifest;
-  std::optional<Safetensors> content;
+  std::optional<Safetensors> content, optimizer;
   test::may_refuse([&] { manifest = Manifest::parse(text, "manifest.json"); });
-  test::may_refuse([&] { content.emplace(test::bytes_of(input.subspan(split)), kModel); });
+  test::may_refuse([&] {
+    content.emplace(test::bytes_of(input.subspan(split)), kModel);
+    optimizer.emplace(test::bytes_of(input.subspan(split)), kModel);
+  });
   if (!content) return 0;
   describe(*content, manifest);
-  use({{"directory", manifest}, *content, *content});
+  use({{"directory", manifest}, std::move(*content), std::move(*optimizer)});
   return 0;
 }
