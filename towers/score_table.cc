@@ -135,6 +135,9 @@ void ScoreTable::read(std::string_view& bytes) {
   bytes.remove_prefix(size);
   other.sorted_ = other.counts_.size();
   other.bits_cut_ = static_cast<int>(head[1]);
+  for (ScoreCount& count : other.counts_) count.place = without_bits(count.place, other.bits_cut_);
+  require(std::ranges::is_sorted(other.counts_, {}, &ScoreCount::place),
+          "a table of scores from another process is damaged: its scores have no order");
   other.has_nan_ = head[2] != 0;
   add(other);
 }

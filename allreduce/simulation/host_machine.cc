@@ -22,8 +22,9 @@ MachineDescription host_machine(const ClusterDescription& cluster) {
   const double pair =
       devices > 1 ? cluster.link.rate.at(kLarge) * kGigabytes / (devices - 1) : memory;
   const int island = cluster.devices_per_island > 0 ? cluster.devices_per_island : devices;
+  const int pairs_across = island * (devices - island);  // of an island; they share the bridge
   const double across =
-      devices > island ? cluster.bridge_rate.at(kLarge) * kGigabytes / (devices - island) : pair;
+      pairs_across > 0 ? cluster.bridge_rate.at(kLarge) * kGigabytes / pairs_across : pair;
   const double feed = cluster.feed_rate > 0 ? cluster.feed_rate * kGigabytes : pair;
   machine.links.assign(at(devices + 1), std::vector<Link>(at(devices + 1)));
   for (int a = 0; a < devices; ++a) {

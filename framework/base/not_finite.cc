@@ -75,6 +75,20 @@ std::optional<NotFinite> find_large(std::span<const std::byte> elements, double 
   return {};
 }
 
+std::optional<NotFinite> find_large_in(double limit, DType dtype,
+                                       std::span<const std::byte> elements) {
+  switch (dtype) {
+    case DType::kBF16:
+      return find_large<std::uint16_t>(
+          elements, limit, [](std::uint32_t bits) { return std::bit_cast<float>(bits << 16); });
+    case DType::kF32:
+      return find_large<std::uint32_t>(elements, limit, std::bit_cast<float, std::uint32_t>);
+    case DType::kF64:
+      return find_large<std::uint64_t>(elements, limit, std::bit_cast<double, std::uint64_t>);
+    default: return {};
+  }
+}
+
 }  // namespace
 
 std::string NotFinite::str() const { return cat(value, " at element ", element); }
@@ -89,17 +103,10 @@ std::optional<NotFinite> find_nan(DType dtype, std::span<const std::byte> elemen
 
 std::optional<NotFinite> find_beyond(double limit, DType dtype,
                                      std::span<const std::byte> elements) {
-  if (auto bad = find_not_finite(dtype, elements)) return bad;
-  switch (dtype) {
-    case DType::kBF16:
-      return find_large<std::uint16_t>(
-          elements, limit, [](std::uint32_t bits) { return std::bit_cast<float>(bits << 16); });
-    case DType::kF32:
-      return find_large<std::uint32_t>(elements, limit, std::bit_cast<float, std::uint32_t>);
-    case DType::kF64:
-      return find_large<std::uint64_t>(elements, limit, std::bit_cast<double, std::uint64_t>);
-    default: return {};
-  }
+  const auto bad = find_not_finite(dtype, elements);
+  if (bad) elements = elements.first(static_cast<std::size_t>(bad->element) * size_of(dtype));
+  const auto large = find_large_in(limit, dtype, elements);
+  return large ? large : bad;
 }
 
 }  // namespace belfry

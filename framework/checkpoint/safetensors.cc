@@ -240,8 +240,10 @@ MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uin
     throw IoError(cat(path, ": there is no memory for its ", size, " bytes"));
   }
   const std::size_t used = file->read({bytes.data(), bytes.bytes()});
-  require<IoError>(used == size, path, ": was changed while it was read: it had ", size,
-                   " bytes, then ", used);
+  std::byte more{};
+  const bool grew = used == size && file->read({&more, 1}) > 0;
+  require<IoError>(used == size && !grew, path, ": was changed while it was read: it had ", size,
+                   " bytes, then ", grew ? "more" : cat(used));
   return bytes;
 }
 

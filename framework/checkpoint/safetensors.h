@@ -75,7 +75,7 @@ class Safetensors {
   // Throws IoError naming `file`, the byte, what was expected there and, past the header, the
   // tensor. No allocation exceeds twice the bytes.
   Safetensors(MemoryBlock bytes, std::string file);
-  // Copies the bytes.
+  // Copies the bytes; for small files.
   Safetensors(const std::vector<std::byte>& bytes, std::string file);
 
   const std::string& file() const { return file_; }

@@ -128,7 +128,9 @@ bool TcpCalls::introduce(int rank, Outgoing& call) {
       return false;
     }
     letter.add(count);
-    if (letter.whole()) call.introduction->heard(call.socket);
+    if (!letter.whole()) continue;
+    call.introduction->heard(call.socket);
+    call.until = Clock::now() + door_.one_try;
   }
   if (!call.introduction->is_called()) return true;
   call = {.next = now + kCallPatience};
@@ -137,9 +139,9 @@ bool TcpCalls::introduce(int rank, Outgoing& call) {
 
 // It may be stopped, for example by a debugger, so this ends no run: heartbeats tell who is lost.
 void TcpCalls::hang_up(int rank, Outgoing& call) {
-  silent_.tell(cat(own_name_, " calls rank ", rank, place_of(rank),
-                   " again: ", call.introduction->silence()));
-  call = {.next = Clock::now() + kCallPause, .failed = call.failed};
+  const std::string why = call.introduction->silence();
+  call = {.next = Clock::now() + kCallPause};  // closes first, so that no late answer counts
+  silent_.tell(cat(own_name_, " calls rank ", rank, place_of(rank), " again: ", why));
 }
 
 void TcpCalls::try_again(int rank, Outgoing& call, const std::string& why) const {

@@ -27,8 +27,8 @@ struct Door {
   MeetingKey key;
   Card card;  // of this process
   Socket listener;
-  // How long a call waits for an answer of the address, and then for all that the process there has
-  // to say.
+  // How long a call waits for an answer of the address, and then for each answer of the process
+  // there.
   std::chrono::milliseconds one_try;
 };
 

@@ -154,9 +154,10 @@ void Reception::read_card(Caller caller, const std::string& text, const std::str
 
 // A process left over from another run with this token may still call where it has met somebody.
 std::string Reception::refuse(const Card& card) const {
-  if (card.callee != self_.rank) return cat("it wants to reach rank ", card.callee);
   const std::string_view own = self_.rank == 0 ? kNoMeeting : std::string_view(self_.meeting);
-  return card.meeting == own ? "" : std::string(kOtherMeeting);
+  if (card.meeting != own && card.meeting != kNoMeeting) return std::string(kOtherMeeting);
+  if (card.callee != self_.rank) return cat("it wants to reach rank ", card.callee);
+  return card.meeting == own ? "" : "it has not met this run yet";
 }
 
 // Connections closed without a word, such as port probes, are not worth a line.

@@ -43,8 +43,8 @@ class Reception {
   Reception(std::vector<Socket> listeners, const MeetingKey& key, Member self, std::string who,
             std::chrono::milliseconds visit = kVisit);
   // The next caller that has the token and wants to reach this process, which it has met unless
-  // this is rank 0; none if no such caller has come by then. Throws OutOfFiles
-  // if this process cannot take another connection.
+  // this is rank 0; none if no such caller has come by then. Throws OutOfFiles if this process
+  // cannot take another connection.
   std::optional<Caller> next(Deadline until);
   // An event of this watch says that next() has something to do.
   const SocketWatch& watch() const { return watch_; }

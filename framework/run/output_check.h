@@ -14,7 +14,7 @@
 
 namespace belfry {
 
-// An output that is not finite, though what it was computed from is.
+// An output that is not finite, or beyond the limit, though what it was computed from is neither.
 struct BadOutput {
   const Node* node = nullptr;  // whose output it is
   int output = 0;

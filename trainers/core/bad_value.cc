@@ -261,6 +261,7 @@ std::string packed(const BadValue& bad) {
       .set("sample", bad.sample)
       .set("state", bad.state)
       .set("limit", bad.limit)
+      .set("clipped", bad.clipped)
       .str();
 }
 
@@ -273,6 +274,7 @@ BadValue unpacked(const std::string& text) {
   bad.sample = json.at("sample").integer();
   bad.state = json.at("state").str() == "true";
   bad.limit = json.at("limit").number();
+  bad.clipped = json.at("clipped").str() == "true";
   return bad;
 }
 
@@ -297,7 +299,10 @@ std::optional<BadValue> origin_in(BuiltTraining& built, const Batch& batch,
   const std::optional<BadOutput> bad = check.origin_of(tensors, on_purpose);
   std::optional<BadValue> own;
   if (bad) own = describe(built, batch, *bad);
-  if (own && range) own->limit = range->largest(bad->type.dtype);
+  if (own && range) {
+    own->limit = range->largest(bad->type.dtype);
+    own->clipped = !range->squares;
+  }
   for (const Gradient& gradient : gradients)
     if (own && own->variable.empty() && check.origin_of({{gradient.value}}))
       own->variable = gradient.variable.logical_name();
@@ -333,6 +338,7 @@ std::string BadValue::advice() const {
     return cat("look at the first value of '", variable,
                "' and at updates that made it so: ", less_growth());
   if (!input.empty()) return "mend this sample, or leave it out";
+  if (limit > 0 && clipped) return kSmallerLoss;
   if (limit > 0) return cat(kSmallerLoss, ", or limit gradients (", the_option("clip_norm"), ")");
   const bool gradient = !of.empty();
   const auto known = std::ranges::find(kAdvice, gradient ? of : kind, &OpAdvice::kind);

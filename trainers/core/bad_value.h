@@ -29,6 +29,7 @@ struct BadValue {
   std::int64_t row = -1, sample = -1;
   bool state = false;  // `variable` was not finite before the step
   double limit = 0;    // of gradients, which are finite (GradientRange::largest()); 0: they are not
+  bool clipped = false;  // gradients are clipped, after they are compared with that limit
 
   // "nan first appears in Log 'tower0/Log' (built at model.cc:7), in row 5 of the batch (training
   // sample 37), on tower 0 (/job:...)".

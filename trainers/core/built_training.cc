@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/default_shards.h"
@@ -88,6 +89,8 @@ void BuiltTraining::choose_shards() {
                              batches_.global_batch());
     options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
+  require(options_.shards % devices == 0, options_.shards, " shards on ", devices,
+          " devices: the numbers of shards must be a multiple of that of devices");
   options_.session.shards_per_device = options_.shards / devices;
 }
 

@@ -18,6 +18,7 @@ namespace {
 // With the line of the variable that a slot of an optimizer belongs to, which is in the model.
 TensorText text_of(Variable variable) {
   TensorText text = variable.describe();
+  if (variable.trainable()) return text;
   const std::string name(variable.logical_name());
   const std::string owner = name.substr(0, name.rfind('/'));
   if (const Variable of = variable.node().graph().stored_variable(owner); of && owner != name)
@@ -60,7 +61,7 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
   const bool of_test = !found.loss_since && found.variable.empty();
   if (!found.update.empty())
     return cat("a smaller learning rate may help (", the_option("learning_rate"),
-               "), or, for slots that keep squares of gradients, a lower limit of these (",
+               "), or, for slots that keep squares of gradients, a smaller limit of these (",
                the_option("clip_norm"), ")");
   if (found.loss_since == 1)
     return cat(
@@ -151,7 +152,8 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
     if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;
   // Steps that were skipped are no divergence unless the variables are of no use.
-  if (!found.loss_since && found.test_loss) found.loss_since = record.watch().skipped_since();
+  if (!found.loss_since && found.test_loss && record.watch().suspects().test_input.empty())
+    found.loss_since = record.watch().skipped_since();
   if (found.loss_since) {
     found.bad = record.watch().bad_value();
     if (found.bad && found.bad->step < *found.loss_since) found.bad.reset();

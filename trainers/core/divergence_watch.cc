@@ -91,7 +91,6 @@ void DivergenceWatch::begin() {
 
 // The batch has been run for this loss, and the variables are those before that run.
 void DivergenceWatch::look_for_bad_value(const Batch& batch, std::size_t loss) try {
-  if (!searches()) return;
   // A step of several batches is not finite if one of them was.
   if (auto found =
           find_bad_value(built_, batch, loss, progress_.steps() + 1, built_.session().step() - 1))
@@ -118,8 +117,9 @@ void DivergenceWatch::look_beside_scale(const Batch& batch, std::size_t loss) {
   look_for_bad_value(batch, loss);
   if (bad_value_ && warns())
     log_warning("gradients of step ", progress_.steps() + 1, " ",
-                refused_gradients(bad_value_, built_.options()),
-                " at any loss scale: ", bad_value_->text(), "; ", bad_value_->advice());
+                refused_gradients(bad_value_, built_.options()), " even at a loss scale of ",
+                significant(*built_.loss_scale()), ": ", bad_value_->text(), "; ",
+                bad_value_->advice());
 }
 
 // The step is run again, and data are looked at, only then: that takes time.
@@ -129,8 +129,10 @@ void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool f
   if (finite || losses_.not_finite_since()) return;
   if (std::exchange(bad_step_, progress_.steps() + 1) != progress_.steps() + 1)  // the first one
     bad_loss_ = built_.nodes().losses[loss].name;
-  look_for_bad_value(batch, loss);
-  if (!skipped_since_) look_at_weights();
+  if (searches()) {
+    look_for_bad_value(batch, loss);
+    look_at_weights();
+  }
   if (!suspects_.input.empty()) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
@@ -158,6 +160,7 @@ void DivergenceWatch::note_changes(const std::vector<std::string>& updated) {
 void DivergenceWatch::look_at_step(double loss, bool finite, bool applied) {
   if (!applied) ++skipped_;
   if (finite) {
+    if (skipped_since_) suspects_.large_weight.clear();  // others were restored, or only data bad
     last_finite_ = progress_.steps() + 1;
     skipped_since_.reset();
   }

@@ -66,12 +66,13 @@ std::int64_t most_devices(const BuiltTraining& built) {
   return std::min<std::int64_t>(built.options().shards, batch & -batch);
 }
 
-std::string of_batches(const BuiltTraining& built) {
+// `devices`: among which each batch must be divided alike, too.
+std::string of_batches(const BuiltTraining& built, std::int64_t devices) {
   for (const BatchForm& form : built.batches().forms()) {
     if (!form.equal())
       return cat("a batch of ", form.total(),
                  " samples is not shared alike: ", join(form.samples, " + "));
-    if (const std::int64_t devices = most_devices(built); form.total() % devices != 0)
+    if (form.total() % devices != 0)
       return cat(devices, " devices cannot share a batch of ", form.total(), " samples alike");
   }
   return "";
@@ -165,10 +166,10 @@ bool is_of_samples(const TowerMetric& metric, const std::set<const Node*>& by_to
 
 // k_dependence() for a number of shards that does not follow K, and gradients that are added
 // canonically for every K.
-std::string of_towers(const BuiltTraining& built) {
+std::string of_towers(const BuiltTraining& built, std::int64_t devices) {
   const TrainerOptions& options = built.options();
   const BatchPlan& batches = built.batches();
-  for (const std::string& because : {of_powers(built), of_batches(built)})
+  for (const std::string& because : {of_powers(built), of_batches(built, devices)})
     if (!because.empty()) return because;
   if (options.session.dry_run && makes_unequal(options.batches.uneven))
     return cat(
@@ -195,12 +196,12 @@ std::string of_towers(const BuiltTraining& built) {
   return "";
 }
 
-// k_dependence() for those K that have this number of shards: not more devices than a default
-// number, which they raise.
-std::string at_these_shards(const BuiltTraining& built) {
+// k_dependence() for those K up to `devices` that have this number of shards: not more devices than
+// a default number, which they raise.
+std::string at_these_shards(const BuiltTraining& built, std::int64_t devices) {
   for (const std::string& because :
        {of_powers(built), of_shards(built.options(), built.shards_by_default()),
-        of_sums(built.options(), built.kind()), of_towers(built)})
+        of_sums(built.options(), built.kind()), of_towers(built, devices)})
     if (!because.empty()) return because;
   if (!built.nodes().canonical())
     return "a variable has two uses, or a tower no samples, under layers that are synchronised "
@@ -215,16 +216,17 @@ int shards_for_equal_bits(const BuiltTraining& built) {
       std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches.forms()[0].samples.size())));
   const int by_default = built.shards_by_default();
   if (by_default == 0 || by_default >= wanted || any_gpu(built.options().devices)) return 0;
-  const bool possible =
-      of_powers(built).empty() && of_sums(built.options(), built.kind()).empty() &&
-      of_towers(built).empty() && built.nodes().canonical() && batches.global_batch() % wanted == 0;
+  const bool possible = of_powers(built).empty() &&
+                        of_sums(built.options(), built.kind()).empty() &&
+                        of_towers(built, most_devices(built)).empty() &&
+                        built.nodes().canonical() && batches.global_batch() % wanted == 0;
   return possible ? wanted : 0;
 }
 
 }  // namespace
 
 std::string k_dependence(const BuiltTraining& built) {
-  std::string because = at_these_shards(built);
+  std::string because = at_these_shards(built, most_devices(built));
   const int wanted = built.shards_by_default();
   if (because.empty() && wanted > 0 &&
       wanted < most_promised_devices(built.batches().global_batch()))
@@ -236,10 +238,10 @@ std::string k_dependence(const BuiltTraining& built) {
 std::string unlike_one_device(const BuiltTraining& built) {
   const std::int64_t devices = built.batches().towers();
   if (devices == 1 || any_gpu(built.options().devices)) return "";
-  const std::string because = at_these_shards(built);
+  const std::string because = at_these_shards(built, 1);
   // The training says itself which processes compute otherwise.
   if (because.empty() || because == built.other_bits()) return "";
-  std::string line = cat(devices, " devices give other results than 1 (", because, ")");
+  std::string line = cat(devices, " devices may give other results than 1 (", because, ")");
   if (const int shards = shards_for_equal_bits(built); shards > 0)
     line += cat("; with ", option_name("shards"), "=", shards, ", 1, 2, 4, ... up to ", shards,
                 " devices give equal ones");
@@ -262,7 +264,9 @@ std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
 ShardReport shard_report(const BuiltTraining& built) {
   return {.global_batch = built.batches().global_batch(),
           .shards = built.options().shards,
-          .equal_up_to = at_these_shards(built).empty() ? static_cast<int>(most_devices(built)) : 0,
+          .equal_up_to = at_these_shards(built, most_devices(built)).empty()
+                             ? static_cast<int>(most_devices(built))
+                             : 0,
           .for_equal_bits = shards_for_equal_bits(built),
           .k_dependent_because = k_dependence(built)};
 }
@@ -332,7 +336,7 @@ JsonValue bit_sources(const BuiltTraining& built) {
       .set(kArithmetic, built.arithmetics().all)
       .set(kProcessors, built.arithmetics().processors)
       .set(kSums, other_sum(built))
-      .set(kTowers, of_towers(built))
+      .set(kTowers, of_towers(built, most_devices(built)))
       .set(kChance, chance(built));
   if (!built.earlier_bits().empty()) sources.set(kEarlierBits, built.earlier_bits());
   return sources;

@@ -125,9 +125,10 @@ std::vector<TowerRecord> build_towers(Graph& graph, const TrainingGraphOptions& 
                                       const std::function<void(Tower&)>& build, bool is_first) {
   const TrainerOptions& trainer = options.trainer;
   const VariablePolicy policy = variables_of(trainer, options.kind);
-  const std::span<const DeviceSpec> devices = trainer.devices;
-  if (is_first)  // for an evaluation alone, one tower, which makes the variables
-    return replicate(graph, trainer.evaluates_only ? devices.first(1) : devices, policy, build,
+  std::span<const DeviceSpec> devices = trainer.devices;
+  if (trainer.evaluates_only) devices = devices.first(1);  // one tower, which makes the variables
+  if (is_first)
+    return replicate(graph, devices, policy, build,
                      options.kind.runs_free(trainer) ? MovingAverages::kOfEachTower
                                                      : MovingAverages::kOfAllTowers);
   std::vector<TowerRecord> towers = replicate_again(graph, devices, policy, build);

@@ -42,7 +42,7 @@ std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& ki
 
 std::int64_t towers_of_evaluation(const EvaluatedBatch& batch, std::int64_t devices) {
   const auto is_power = [](std::int64_t n) { return (n & (n - 1)) == 0; };
-  if (!is_power(batch.shards) || !is_power(batch.towers)) return batch.towers;
+  if (batch.needs_towers || !is_power(batch.shards) || !is_power(batch.towers)) return batch.towers;
   const std::int64_t divided = std::gcd(batch.samples, batch.shards);  // gcd(n, 0) is n
   std::int64_t towers = 1;
   while (2 * towers <= devices && divided % (2 * towers) == 0) towers *= 2;

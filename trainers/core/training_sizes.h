@@ -23,8 +23,9 @@ std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 // The global batches that an evaluation alone takes.
 struct EvaluatedBatch {
   std::int64_t samples = 1;
-  std::int64_t shards = 0;  // 0: a default, or one per tower
-  std::int64_t towers = 1;  // of the run that it was a batch of
+  std::int64_t shards = 0;    // 0: a default, or one per tower
+  std::int64_t towers = 1;    // of the run that it was a batch of
+  bool needs_towers = false;  // as many as the run had: results depend on them
 };
 
 // The number of towers that share such a batch. If shards and towers of the run are powers of two,

@@ -193,7 +193,8 @@ class Descent {
   // a steep valley along which the loss still falls.
   bool is_flat() const {
     const double loss = std::abs(current_.value.loss);
-    const double move = std::max(1e-8, objective_.rounding) * length();
+    const double part = std::max({1e-8, objective_.rounding, options_.gradient_tolerance});
+    const double move = part * length();
     return gradient_norm() * length() <= 1e-3 * loss || loss <= memory_.curvature() * move * move;
   }
   bool moved_little() const { return move_ <= 100 * options_.gradient_tolerance * length(); }

@@ -33,11 +33,13 @@ struct MinimizeIteration {
 
 struct MinimizeOptions {
   int memory = 10;  // the moves of how many iterations are kept
-  // Ends when the norm of the gradient is at most so many times that of the first one, and the last
-  // move was at most 100 times that part of the length of the variables. 0 leaves the test out.
+  // Ends when the norm of the gradient is at most so many times that of the first one, the last
+  // move was at most 100 times that part of the length of the variables, and the loss has little
+  // left to fall. 0 leaves the test out.
   double gradient_tolerance = 1e-10;
   // Ends when an iteration changes the loss by at most so much of it. Changes below the precision
-  // of the loss always count as none. Neither test ends it in a valley along which the loss falls.
+  // of the loss always count as none. In a valley along which the loss still falls, only ten such
+  // iterations in a row end it.
   double change_tolerance = 1e-12;
   int max_iterations = 10000, max_evaluations = 10000;
   // The length of the first move to try, of all variables together. 0: 0.3 times the norm of the

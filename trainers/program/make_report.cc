@@ -118,6 +118,17 @@ Report::Variables variables_report(Trainer& trainer) {
           .replicas_shared = count_shared(session, trainer.graph())};
 }
 
+Report::Batches batches_report(const Trainer& trainer) {
+  const BuiltTraining& built = trainer.built();
+  Report::Batches batches{.global_batch_size = built.batches().global_batch(),
+                          .k_dependent_because = {},
+                          .device_metrics = {}};
+  if (built.options().evaluates_only) return batches;
+  batches.k_dependent_because = k_dependence(built);
+  batches.device_metrics = metrics_by_devices(built);
+  return batches;
+}
+
 }  // namespace
 
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
@@ -139,14 +150,12 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
   return {.program = program,
           .flags = values_of_own(recipe.flags),
           .options = reported_options(flags, trainer),
-          .devices = devices_of_all(flags),
+          .devices = devices_of_all(made.devices, made.session),
           .hosts = hosts_of(made.session.processes.get()),
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),
           .update = update_report(flags, trainer),
-          .batches = {.global_batch_size = trainer.built().batches().global_batch(),
-                      .k_dependent_because = k_dependence(trainer.built()),
-                      .device_metrics = metrics_by_devices(trainer.built())},
+          .batches = batches_report(trainer),
           .left_out = left_out(trainer),
           .progress = progress_report(trainer, peak),
           .losses = known_losses(trainer)};

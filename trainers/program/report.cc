@@ -61,7 +61,7 @@ JsonValue or_null(const std::optional<T>& value) {
 
 void Report::Update::add_to(JsonValue& json) const {
   json.set("allreduce_requested", or_null(allreduce_requested))
-      .set("canonical", canonical)
+      .set("canonical", or_null(canonical))
       .set("optimizer", or_null(optimizer))
       .set("optimizer_options", optimizer_options)
       .set("learning_rate", or_null(learning_rate))
@@ -72,8 +72,12 @@ void Report::Update::add_to(JsonValue& json) const {
 
 void Report::Batches::add_to(JsonValue& json) const {
   json.set("global_batch_size", global_batch_size);
-  add_k_dependence(json, k_dependent_because);
-  json.set("metrics_depend_on_devices", JsonValue::array(device_metrics));
+  if (k_dependent_because)
+    add_k_dependence(json, *k_dependent_because);
+  else
+    json.set("k_independent", JsonValue()).set("k_dependent_because", JsonValue());
+  json.set("metrics_depend_on_devices",
+           device_metrics ? JsonValue::array(*device_metrics) : JsonValue());
 }
 
 void Report::Progress::add_to(JsonValue& json) const {
@@ -147,7 +151,8 @@ std::string to_table(const Report& report) {
   if (report.left_out > 0) table += row("left out", bad_records_text(report.left_out));
   if (report.losses.scale) table += row("loss scale", significant(*report.losses.scale));
   if (report.losses.skipped) table += row("skipped", cat(*report.losses.skipped, " steps"));
-  table += row("canonical", report.update.canonical ? "yes" : "no");
+  if (const std::optional<bool> canonical = report.update.canonical)
+    table += row("canonical", *canonical ? "yes" : "no");
   table += row("params_hash", report.variables.params_hash);
   table += row("replicas_equal", report.variables.replicas_equal.value_or(false) ? "yes" : "NO");
   table += row("replicas_shared", cat(report.variables.replicas_shared.value_or(0)));

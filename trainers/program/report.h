@@ -40,8 +40,8 @@ struct Report {
     // absent if there is one.
     JsonValue losses = JsonValue::array();
     // Whether this trainer and strategy give, for this number of devices, the bits of the canonical
-    // sum, and so of all other canonical ones.
-    bool canonical = true;
+    // sum, and so of all other canonical ones. None if nothing is trained.
+    std::optional<bool> canonical = {};
 
     void add_to(JsonValue& json) const;
   } update;
@@ -49,11 +49,12 @@ struct Report {
   struct Batches {
     std::int64_t global_batch_size = 0;
     // The result of k_dependence(): the JSON member k_dependent_because. The member k_independent
-    // is true if it is "".
-    std::string k_dependent_because;
+    // is true if it is "". None if nothing is trained: then both are null.
+    std::optional<std::string> k_dependent_because;
     // Metrics of the model whose values depend on the number of devices even if the bits of the
-    // weights do not (metrics_by_devices()). The JSON member is metrics_depend_on_devices.
-    std::vector<std::string> device_metrics;
+    // weights do not (metrics_by_devices()). The JSON member is metrics_depend_on_devices. None if
+    // nothing is trained.
+    std::optional<std::vector<std::string>> device_metrics;
 
     void add_to(JsonValue& json) const;
   } batches;

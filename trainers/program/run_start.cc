@@ -1,6 +1,7 @@
 #include "belfry/trainers/program/run_start.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "belfry/framework/base/log.h"
@@ -53,6 +54,15 @@ bool ended_well(const std::optional<std::string>& summary) try {
 // What --load stands for.
 std::string loaded_checkpoint(const RunFlags& flags) {
   return checkpoint_at(flags.load, flags.load_checkpoint);
+}
+
+// A number of samples, shards or devices; 0: the checkpoint has none.
+std::int64_t saved_count(const CheckpointInfo& info, std::string_view name) {
+  constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
+  const std::int64_t count = saved_integer(info, name);
+  require<IoError>(count >= 0 && count <= kMostCount, info.path, "/manifest.json: ", name, " is ",
+                   count, ", which no run has");
+  return count;
 }
 
 }  // namespace
@@ -193,7 +203,7 @@ void RunStart::adopt(TrainerOptions& options) const {
   if (options.evaluates_only) return adopt_batch(options);
   const std::optional<CheckpointInfo>& from = found_;
   if (!from) return;
-  const auto devices = std::ssize(devices_of_all(flags_));
+  const auto devices = std::ssize(devices_of_all(flags_.trainer.devices, flags_.trainer.session));
   const int processes = flags_.group.processes;
   const std::int64_t global = saved_integer(*from, "global_batch");
   const std::int64_t shards = saved_integer(*from, "shards");
@@ -213,19 +223,23 @@ void RunStart::adopt(TrainerOptions& options) const {
 }
 
 // Takes the batches of the run whose weights are evaluated, unless flags give others. CPUs stand
-// for as many devices as the batches need; GPUs promise no equal bits, and are taken as they are.
+// for as many devices as the batches need; GPUs promise no equal bits.
 void RunStart::adopt_batch(TrainerOptions& options) const {
   const std::optional<CheckpointInfo>& from = loaded_ ? loaded_ : found_;
   const std::vector<DeviceSpec> devices = options.devices;
   const std::int64_t processes = flags_.group.processes, all = std::ssize(devices) * processes;
-  const std::int64_t saved = from ? saved_integer(*from, "global_batch") : 0;
+  const std::int64_t saved = from ? saved_count(*from, "global_batch") : 0;
   EvaluatedBatch batch{
       .samples = flags_.global_batch_size > 0 ? flags_.global_batch_size : options.batch_size * all,
       .shards = options.shards};
   if (saved > 0 && !flags_.given.batch) batch.samples = saved;
   if (batch.samples == saved) {
-    if (!flags_.given.shards) batch.shards = saved_integer(*from, "shards");
-    batch.towers = std::max<std::int64_t>(saved_integer(*from, "devices"), 1);
+    if (!flags_.given.shards) batch.shards = saved_count(*from, "shards");
+    batch.towers = std::max<std::int64_t>(saved_count(*from, "devices"), 1);
+    const JsonValue* const dependence = from->extra.find("device_dependence");
+    batch.needs_towers = dependence && !dependence->text().empty();
+    if (batch.shards % batch.towers != 0 || batch.samples % batch.towers != 0)
+      batch.towers = 1;  // other shards than those of the run
   }
   if (any_gpu(devices)) batch = {.samples = batch.samples};
   const std::int64_t towers = towers_of_evaluation(batch, all);

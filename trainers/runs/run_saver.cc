@@ -117,7 +117,8 @@ bool RunSaver::is_due(const StepInfo& info) const {
 // Whether a step since the last save has changed variables, or somebody asks for a save.
 bool RunSaver::has_news(const Trainer& trainer) const {
   const DivergenceWatch& watch = trainer.record().watch();
-  return asked_ || !watch.skipped_since() || watch.last_finite_step() > begun_at_;
+  const bool failed = !outcomes_.failure().empty();
+  return asked_ || failed || !watch.skipped_since() || watch.last_finite_step() > begun_at_;
 }
 
 // The previous step is complete, and the training stands at its end.
@@ -158,15 +159,16 @@ std::string RunSaver::after_bad_step(Trainer& trainer, const StepInfo& info, boo
     log_warning("the state before step ", info.step + 1, " is not saved, as that step changed ",
                 watch.changes(), kept ? cat("; step ", *kept, " is kept") : "");
   if (stops && !large.empty() && kept)
-    log_warning(large, ": the checkpoint of step ", *kept, " may be of no use; ",
-                the_option("resume"), " takes an older one of ", directory_.path());
+    log_warning(large, ": the checkpoint of step ", *kept, " in ", directory_.path(),
+                " may be of no use; an older one can be resumed from (", the_option("resume"),
+                "=PATH)");
   if (stops) return "";
   const std::optional<std::int64_t> restored = step_to_restore(watch);
   return restored ? directory_.checkpoint_path(*restored) : "";
 }
 
 // The newest checkpoint, or if no step has been finite since that was restored, the one before it.
-std::optional<std::int64_t> RunSaver::step_to_restore(const DivergenceWatch& watch) {
+std::optional<std::int64_t> RunSaver::step_to_restore(const DivergenceWatch& watch) try {
   std::optional<std::int64_t> newest = kept_step();
   if (!newest) return {};
   if (restored_ >= 0 && restored_ <= *newest && watch.last_finite_step() <= restored_at_) {
@@ -177,6 +179,8 @@ std::optional<std::int64_t> RunSaver::step_to_restore(const DivergenceWatch& wat
   restored_ = *newest;
   restored_at_ = watch.last_finite_step();
   return newest;
+} catch (const IoError&) {
+  return {};
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
@@ -322,7 +326,7 @@ void RunSaver::look_at_best(Trainer& trainer, std::int64_t steps) {
   if (!outcomes_.failure().empty() || outcomes_.saved() != steps) return;
   best_ = {schedule_.best, value, steps};
   point(directory_, kBestLink, steps);
-  prune(steps);  // removes the previous best
+  if (!trainer.record().watch().skipped_since()) prune(steps);  // removes the previous best
 }
 
 JsonValue RunSaver::state() const {

@@ -38,6 +38,7 @@ TEST(FindBeyond, NamesTheFirstElementThatIsTooLarge) {
   };
   EXPECT_EQ(found_beyond(8, Tensor({3}, std::vector<float>{8, -8.5F, 9})), "-8.5 at element 1");
   EXPECT_EQ(found_beyond(8, Tensor({2}, std::vector<double>{-8, 8})), "none");
+  EXPECT_EQ(found_beyond(8, Tensor({2}, std::vector<double>{9, std::nan("")})), "9 at element 0");
   EXPECT_EQ(found_beyond(8, Tensor({2}, std::vector<double>{-8, std::nan("")})),
             "nan at element 1");
   const std::uint16_t bf16[] = {0x4100, 0xC180};  // 8, -16
