@@ -177,7 +177,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
 }
 
 std::int64_t samples_per_step(const TrainFlags& flags) {
-  return std::ssize(devices_of_all(flags)) * flags.trainer.batch_size *
+  return std::ssize(devices_of_all(flags.trainer)) * flags.trainer.batch_size *
          flags.trainer.batches.gradient_accumulation_steps;
 }
 
@@ -191,7 +191,7 @@ void print_header(Console& console, const BenchFlags& wanted) {
       "model: ", wanted.model.name, " on ", short_names(options.devices),
       processes > 1 ? cat(" of each of ", processes, " processes") : "", ", seed ", options.seed,
       options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
-  const auto towers = std::ssize(devices_of_all(wanted.training));
+  const auto towers = std::ssize(devices_of_all(wanted.training.trainer));
   const BatchForm batch{.samples = divide_samples(options.batch_size * towers, towers,
                                                   options.batches.tower_weights)};
   console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",
@@ -223,7 +223,7 @@ void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console
 BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, const Dataset& data,
                      std::optional<double> peak) {
   return {wanted.model.name,
-          devices_of_all(wanted.training),
+          devices_of_all(wanted.training.trainer),
           training.batch_size,
           training.batches.tower_weights,
           settings_of(training),
@@ -238,7 +238,7 @@ BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, c
 void print_speed(const BenchFlags& wanted, const ModeRuns& runs, const BenchResult& result,
                  Console& console) {
   const auto steps = static_cast<double>(wanted.num_batches * samples_per_step(wanted.training));
-  const auto towers = static_cast<double>(devices_of_all(wanted.training).size());
+  const auto towers = static_cast<double>(devices_of_all(wanted.training.trainer).size());
   const double total = steps / runs.total_seconds;
   console.line(total_lines(total));
   console.line(cat("images/sec per device: ", rounded(total / towers, 2)));

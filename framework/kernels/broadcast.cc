@@ -17,6 +17,7 @@ Broadcast::Broadcast(std::span<const std::int64_t> a, std::span<const std::int64
     const std::int64_t b_size = size_from_end(b, i);
     const std::int64_t size = a_size == 1 ? b_size : a_size;
     if (size == 1) continue;
+    if (size == 0) return;  // there is nothing to line up
     const Dimension d{size, a_size == 1 ? 0 : a_stride, b_size == 1 ? 0 : b_stride};
     a_stride *= a_size;
     b_stride *= b_size;

@@ -6,7 +6,11 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/exp.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/shapes/constants.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -22,6 +26,16 @@ TEST(Operand, OperatorsMixTensorsVariablesAndScalars) {
   EXPECT_EQ(doubles(evaluate(-x)), (std::vector<double>{-1, -2, -3}));
   EXPECT_EQ(doubles(evaluate(w * w)), (std::vector<double>{4, 4, 4}));
   EXPECT_EQ(doubles(evaluate(-w)), (std::vector<double>{-2, -2, -2}));
+}
+
+TEST(Operand, MayHaveNoElements) {
+  for (const Shape& shape : {Shape{2, 0}, Shape{3, 2, 0}, Shape{2, 0, 3}}) {
+    Graph graph;
+    const Output x = zeros(graph, shape), y = (x + x) * x;
+    Session session(graph);
+    EXPECT_EQ(session.run(y).shape(), shape);
+    EXPECT_EQ(session.run(gradients(reduce_sum(y), {x})[0]).shape(), shape);
+  }
 }
 
 TEST(Operand, AScalarTakesTheTypeOfTheOtherSide) {

@@ -37,13 +37,13 @@ double largest_weight_of(const Tensor& tensor) {
 }
 
 // The largest rate at which no update of checked gradients can make a value that is not finite. The
-// check or `clip` leaves none above 1e19 (AllFiniteOptions::limit), and most updates move a value
-// by little more than the rate times that: at a rate of 10, 1e17 of them would have to follow each
-// other. Adagrad adds squares up, and nothing is known of rules of a program. Coupled decay adds
-// weights to gradients.
+// check or `clip` leaves none above 1e16 (GradientRange::largest()), and most updates move a value
+// by little more than the rate times that: at a rate of 10, 1e20 of them would have to follow each
+// other. Adagrad would need a million for an infinite sum of squares. Nothing is known of rules of
+// a program. Coupled decay adds weights to gradients.
 double safe_rate_of(const Optimizer& optimizer, double clip, double largest_weight) {
-  constexpr double kSafeRate = 10, kSafeGradient = 1e18, kSafeWeight = 1e15;
-  if (optimizer.kind().empty() || optimizer.kind() == "adagrad") return -1;
+  constexpr double kSafeRate = 10, kSafeGradient = 1e16, kSafeWeight = 1e15;
+  if (optimizer.kind().empty()) return -1;
   if (clip > kSafeGradient || !(largest_weight <= kSafeWeight)) return -1;
   double largest = 1;
   for (const VariableGroup& group : optimizer.groups())
@@ -133,7 +133,8 @@ void DivergenceWatch::look_at_batch(const Batch& batch, std::size_t loss, bool f
     look_for_bad_value(batch, loss);
     look_at_weights();
   }
-  if (!suspects_.input.empty()) return;
+  // A field that is not finite is not to blame for an op that does not read it.
+  if (!suspects_.input.empty() || (has_bad_value() && bad_value_->input.empty())) return;
   suspects_.input =
       not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
 }
@@ -228,9 +229,10 @@ void DivergenceWatch::look_at_first_update() {
   }
 }
 
-// For a step that is not finite: whether the variables before it were of any use.
+// For a step or a test that is not finite: whether the variables before it were of any use.
 void DivergenceWatch::look_at_weights() {
-  if (!built_.guards() || !suspects_.large_weight.empty()) return;
+  const bool reads = built_.guards() || built_.options().evaluates_only;
+  if (!reads || !suspects_.large_weight.empty()) return;
   const LargestWeight largest = largest_weight_of(built_);
   if (std::isfinite(largest.size) && largest.size > kUselessWeight)
     suspects_.large_weight = cat("'", largest.variable.logical_name(), "' has become as large as ",
@@ -256,6 +258,7 @@ void DivergenceWatch::note_test_loss(double loss, const std::string& input) {
   suspects_.test_input.clear();
   if (std::isfinite(loss)) return;
   suspects_.test_input = of_any_process(built_.processes(), input);
+  if (suspects_.test_input.empty()) look_at_weights();
   if (std::exchange(warned_of_test_, true) || !warns()) return;
   log_warning("the test loss is ", significant(loss), " after step ", progress_.steps(),
               suspects_.test_input.empty() ? "" : cat(": ", suspects_.test_input));

@@ -1,5 +1,6 @@
 #include "belfry/trainers/core/loss_scaling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -68,10 +69,12 @@ void add_checks(std::span<const Output> values, const GradientRange& range,
 
 }  // namespace
 
+// The same for any number of towers up to kTowers, so that these do not decide which steps pass.
 double GradientRange::largest(DType dtype) const {
+  constexpr double kTowers = 1024;
   const double most =
       dtype == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
-  return (squares ? std::sqrt(most) : most) / (2 * sum);
+  return (squares ? std::sqrt(most) : most) / (2 * std::max(sum, kTowers));
 }
 
 LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {

@@ -150,7 +150,7 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
   return {.program = program,
           .flags = values_of_own(recipe.flags),
           .options = reported_options(flags, trainer),
-          .devices = devices_of_all(made.devices, made.session),
+          .devices = devices_of_all(made),
           .hosts = hosts_of(made.session.processes.get()),
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),

@@ -201,12 +201,12 @@ bool speaks(const TrainFlags& flags) {
   return !processes || processes->rank() == 0;
 }
 
-std::vector<DeviceSpec> devices_of_all(std::span<const DeviceSpec> own,
-                                       const SessionOptions& session) {
-  const int processes = process_place(session).size;
+std::vector<DeviceSpec> devices_of_all(const TrainerOptions& options) {
+  const int processes = process_place(options.session).size;
   std::vector<DeviceSpec> all;
   for (int r = 0; r < processes; ++r)
-    for (const DeviceSpec& device : own) all.push_back(device.of_process({r, processes}));
+    for (const DeviceSpec& device : options.devices)
+      all.push_back(device.of_process({r, processes}));
   return all;
 }
 

@@ -3,7 +3,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +32,7 @@ std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce);
 // Whether this process prints and writes: it is rank 0, or runs alone.
 bool speaks(const TrainFlags& flags);
 // The devices of all processes. Each process has equally many.
-std::vector<DeviceSpec> devices_of_all(std::span<const DeviceSpec> own,
-                                       const SessionOptions& session);
+std::vector<DeviceSpec> devices_of_all(const TrainerOptions& options);
 
 // The host of each process; empty if this process is alone (null).
 std::vector<std::string> hosts_of(const Processes* processes);

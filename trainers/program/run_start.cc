@@ -203,7 +203,7 @@ void RunStart::adopt(TrainerOptions& options) const {
   if (options.evaluates_only) return adopt_batch(options);
   const std::optional<CheckpointInfo>& from = found_;
   if (!from) return;
-  const auto devices = std::ssize(devices_of_all(flags_.trainer.devices, flags_.trainer.session));
+  const auto devices = std::ssize(devices_of_all(flags_.trainer));
   const int processes = flags_.group.processes;
   const std::int64_t global = saved_integer(*from, "global_batch");
   const std::int64_t shards = saved_integer(*from, "shards");

@@ -145,7 +145,14 @@ TYPED_TEST(Pointwise, BroadcastsAnyRank) {
   expect_broadcast<TypeParam>({2, 1, 3, 1, 5}, {1, 4, 1, 2, 1}, {2, 4, 3, 2, 5});
   expect_broadcast<TypeParam>({3, 5, 5, 7}, {3, 1, 1, 7}, {3, 5, 5, 7});
   expect_broadcast<TypeParam>({6, 1}, {1, 9}, {6, 9});
+}
+
+TYPED_TEST(Pointwise, BroadcastsWhatHasNoElements) {
   expect_broadcast<TypeParam>({0, 3}, {3}, {0, 3});
+  expect_broadcast<TypeParam>({2, 0}, {2, 0}, {2, 0});
+  expect_broadcast<TypeParam>({2, 0, 3}, {2, 0, 3}, {2, 0, 3});
+  expect_broadcast<TypeParam>({2, 4, 0}, {4, 0}, {2, 4, 0});
+  expect_broadcast<TypeParam>({4, 1}, {2, 4, 0}, {2, 4, 0});
 }
 
 TYPED_TEST(Pointwise, BroadcastsInPlace) {
