@@ -113,7 +113,7 @@ bool DivergenceWatch::has_bad_value() const {
 
 // A scale of f16 below 1 makes gradients smaller than they are in f32.
 void DivergenceWatch::look_beside_scale(const Batch& batch, std::size_t loss) {
-  if (bad_value_ || built_.loss_scale().value_or(1) >= 1) return;
+  if (!built_.guards() || bad_value_ || built_.loss_scale().value_or(1) >= 1) return;
   look_for_bad_value(batch, loss);
   if (bad_value_ && warns())
     log_warning("gradients of step ", progress_.steps() + 1, " ",

@@ -610,11 +610,11 @@ TEST_F(NonfiniteRun, KeepsCheckpointsFromBeforeWeightsThatAreOfNoUse) {
   const TrainResult stopped = run("stop");
   EXPECT_EQ(stopped.code, 1);
   EXPECT_EQ(checkpoints_in(local_file_system(), run_), (std::vector<std::int64_t>{4, 5, 6}));
-  EXPECT_THAT(stopped.error,
-              AllOf(HasSubstr("has become as large as "),
-                    HasSubstr("the checkpoint of step 6 may be of no use; an older one can be "
-                              "resumed from (--resume=PATH)"),
-                    HasSubstr("a smaller learning rate may help")));
+  EXPECT_THAT(stopped.error, AllOf(HasSubstr("has become as large as "),
+                                   HasSubstr(cat("the checkpoint of step 6 in ", run_,
+                                                 " may be of no use; an "
+                                                 "older one can be resumed from (--resume=PATH)")),
+                                   HasSubstr("a smaller learning rate may help")));
   EXPECT_EQ(run("skip").code, 0);
   EXPECT_EQ(report()["skipped_steps"], 18);
   EXPECT_EQ(checkpoints_in(local_file_system(), run_), (std::vector<std::int64_t>{4, 5, 6, 24}));
