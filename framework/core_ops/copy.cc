@@ -11,7 +11,8 @@ KernelRun copy_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [size](const KernelPointers& p) {
     const std::int64_t begin = p.begin() * size, end = p.end() * size;
-    if (p.output<char>() == p.input<char>(0)) return;  // it was made where it is fetched
+    // Nothing to do without elements, or if it was made where it is fetched.
+    if (begin == end || p.output<char>() == p.input<char>(0)) return;
     std::memcpy(p.output<char>() + begin, p.input<char>(0) + begin,
                 static_cast<std::size_t>(end - begin));
   };

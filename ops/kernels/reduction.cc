@@ -45,8 +45,9 @@ void Reduction::operator()(const T* x, T* y, T* scratch, std::int64_t begin,
                            std::int64_t end) const {
   if (steps_.empty()) {
     const std::int64_t row = rows_ == 0 ? 0 : size_ / rows_;
-    std::memcpy(y + begin * row, x + begin * row,
-                static_cast<std::size_t>((end - begin) * row) * sizeof(T));
+    const std::int64_t elements = (end - begin) * row;
+    if (elements > 0)
+      std::memcpy(y + begin * row, x + begin * row, static_cast<std::size_t>(elements) * sizeof(T));
     return;
   }
   for (const Step& step : steps_) {
