@@ -330,7 +330,7 @@ TEST(NonfiniteStep, NamesTheOpIfASmallLossScaleDoesNotHelp) {
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log,
               AllOf(HasSubstr(" are not finite even at a loss scale of 0.5: "),
-                    HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at nonfinite_test.cc:"),
+                    HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at spiced_data.h:"),
                     HasSubstr("the gradient of sqrt(x) is infinite at x = 0")));
 }
 
