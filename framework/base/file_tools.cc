@@ -9,6 +9,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/read_whole.h"
 #include "belfry/framework/base/replacing_file.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -32,37 +33,60 @@ void sync_folder_of(FileSystem& files, const std::string& path) {
   }
 }
 
-std::vector<std::byte> memory_for(const std::string& path, std::uint64_t bytes) {
-  try {
-    return std::vector<std::byte>(bytes);
-  } catch (const std::bad_alloc&) {
-    throw IoError(cat(path, ": there is no memory for its ", bytes, " bytes"));
+// `has`: "" or "at least ".
+void require_plausible(const std::string& path, const char* has, std::uint64_t found,
+                       std::uint64_t most) {
+  require<IoError>(found <= most, path, ": has ", has, found, " bytes, more than the ", most,
+                   " that such a file may have");
+}
+
+// A file without a size is read part by part.
+std::vector<std::byte> read_parts(ReadableFile& file, const std::string& path, std::uint64_t most) {
+  constexpr std::uint64_t kPart = 1 << 12;
+  std::vector<std::byte> bytes(kPart);
+  std::size_t used = file.read(bytes);
+  while (used == bytes.size()) {
+    require_plausible(path, "at least ", used, most);
+    bytes.resize(2 * used);
+    used += file.read(std::span(bytes).subspan(used));
   }
+  require_plausible(path, "at least ", used, most);
+  bytes.resize(used);
+  return bytes;
 }
 
 }  // namespace
 
-std::vector<std::byte> FileSystem::read(const std::string& path, std::uint64_t most) {
-  constexpr std::uint64_t kPart = 1 << 12;
-  const auto file = open(path);
-  const std::uint64_t size = file->size();
-  const auto require_plausible = [&](std::uint64_t found) {
-    require<IoError>(found <= most, path, ": has ", size > 0 ? "" : "at least ", found,
-                     " bytes, more than the ", most, " that such a file may have");
+void read_whole(ReadableFile& file, const std::string& path, std::uint64_t most,
+                const std::function<std::span<std::byte>(std::uint64_t bytes)>& memory) {
+  const std::uint64_t size = file.size();
+  require_plausible(path, "", size, most);
+  std::span<std::byte> bytes;
+  const auto refuse = [&] {
+    throw IoError(cat(path, ": there is no memory for its ", size, " bytes"));
   };
-  require_plausible(size);
-  // One byte more than its size, to see its end; a file without a size is read part by part.
-  std::vector<std::byte> bytes = memory_for(path, size > 0 ? size + 1 : kPart);
-  std::size_t used = file->read(bytes);
-  while (size == 0 && used == bytes.size()) {
-    require_plausible(used);
-    bytes.resize(2 * used);
-    used += file->read(std::span(bytes).subspan(used));
+  try {
+    bytes = memory(size);
+  } catch (const std::bad_alloc&) {
+    refuse();
+  } catch (const OutOfMemory&) {
+    refuse();
   }
-  require<IoError>(size == 0 || used == size, path, ": was changed while it was read: it had ",
-                   size, " bytes, then ", used < size ? cat(used) : "more");
-  require_plausible(used);
-  bytes.resize(used);
+  const std::size_t used = file.read(bytes);
+  std::byte next{};
+  const bool grew = used == size && file.read({&next, 1}) > 0;
+  require<IoError>(used == size && !grew, path, ": was changed while it was read: it had ", size,
+                   " bytes, then ", grew ? "more" : cat(used));
+}
+
+std::vector<std::byte> FileSystem::read(const std::string& path, std::uint64_t most) {
+  const auto file = open(path);
+  if (file->size() == 0) return read_parts(*file, path, most);
+  std::vector<std::byte> bytes;
+  read_whole(*file, path, most, [&](std::uint64_t size) {
+    bytes.resize(size);
+    return std::span(bytes);
+  });
   return bytes;
 }
 

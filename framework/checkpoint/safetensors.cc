@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/read_whole.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -229,21 +230,11 @@ MemoryBlock copy_in_block(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uint64_t most) {
-  const auto file = files.open(path);
-  const std::uint64_t size = file->size();
-  require<IoError>(size <= most, path, ": has ", size, " bytes, more than the ", most,
-                   " that such a file may have");
   MemoryBlock bytes;
-  try {
+  read_whole(*files.open(path), path, most, [&](std::uint64_t size) -> std::span<std::byte> {
     bytes = MemoryBlock(host_allocator(), size);
-  } catch (const OutOfMemory&) {
-    throw IoError(cat(path, ": there is no memory for its ", size, " bytes"));
-  }
-  const std::size_t used = file->read({bytes.data(), bytes.bytes()});
-  std::byte more{};
-  const bool grew = used == size && file->read({&more, 1}) > 0;
-  require<IoError>(used == size && !grew, path, ": was changed while it was read: it had ", size,
-                   " bytes, then ", grew ? "more" : cat(used));
+    return {bytes.data(), bytes.bytes()};
+  });
   return bytes;
 }
 

@@ -39,6 +39,8 @@ constexpr char kSmallVariance[] =
 constexpr char kLongSum[] =
     "the terms are finite, and their sum is not; take a mean, or scale them";
 
+constexpr char kSmallerLoss[] = "make the loss smaller, for instance by a mean instead of a sum";
+
 constexpr char kNoFit[] =
     "the loss of labels that do not fit into their time is infinite; give them more time, leave "
     "such samples out, or set zero_infinity";
@@ -190,8 +192,6 @@ CompiledStep& prepare_in_all(BuiltTraining& built, std::span<const Fetch> fetche
   return *step;
 }
 
-constexpr char kSmallerLoss[] = "make the loss smaller, for instance by a mean instead of a sum";
-
 // Runs the step for a batch. False if that would change variables.
 bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, std::uint64_t run,
                const Ends& ends, OutputCheck& check) {
@@ -261,7 +261,6 @@ std::string packed(const BadValue& bad) {
       .set("sample", bad.sample)
       .set("state", bad.state)
       .set("limit", bad.limit)
-      .set("clipped", bad.clipped)
       .str();
 }
 
@@ -274,7 +273,6 @@ BadValue unpacked(const std::string& text) {
   bad.sample = json.at("sample").integer();
   bad.state = json.at("state").str() == "true";
   bad.limit = json.at("limit").number();
-  bad.clipped = json.at("clipped").str() == "true";
   return bad;
 }
 
@@ -299,10 +297,7 @@ std::optional<BadValue> origin_in(BuiltTraining& built, const Batch& batch,
   const std::optional<BadOutput> bad = check.origin_of(tensors, on_purpose);
   std::optional<BadValue> own;
   if (bad) own = describe(built, batch, *bad);
-  if (own && range) {
-    own->limit = range->largest(bad->type.dtype);
-    own->clipped = !range->squares;
-  }
+  if (own && range) own->limit = range->largest(bad->type.dtype);
   for (const Gradient& gradient : gradients)
     if (own && own->variable.empty() && check.origin_of({{gradient.value}}))
       own->variable = gradient.variable.logical_name();
@@ -365,6 +360,7 @@ std::optional<BadValue> find_bad_value(BuiltTraining& built, const Batch& batch,
     OutputCheck limited([&](DType dtype) { return nodes.range.largest(dtype); });
     if (!run_again(built, batch, nodes, run, ends, limited)) return {};
     found = origin_in(built, batch, limited, ends.gradients, ends.by_variable, &nodes.range);
+    if (found) found->clipped = !nodes.range.squares;
   }
   if (found) found->step = step;
   return found;

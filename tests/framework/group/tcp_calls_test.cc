@@ -20,7 +20,7 @@ constexpr char kOfAnotherRun[] = "it is of another run with the same token (BELF
 
 // What becomes of rank 2 of three, which needs a byte of rank 1. Rank 1 is the test's: it says that
 // it listens at a socket, with which listen() may do anything. Rank 0 hears of the same.
-std::string outcome_of_need(TcpGroupOptions options,
+std::string outcome_of_call(const TcpGroupOptions& options,
                             const std::function<void(Socket, std::string meeting)>& listen) {
   auto leader = started(options);
   listening(1);
@@ -28,19 +28,7 @@ std::string outcome_of_need(TcpGroupOptions options,
   FakeCaller first(rank_0_of(options), options.token, cat("1 3 ", listener.here().port(), " a"));
   const Answer welcome = first.heard();
   EXPECT_EQ(welcome.text, "welcome");
-  auto second = std::async(std::launch::async, [&]() -> std::string {
-    const auto group = connect_tcp(of_rank(options, 2));
-    std::byte byte{};
-    GroupMessage message{1, 3, {&byte, 1}};
-    group->receive(message);
-    try {
-      finish(*group, {&message, 1});
-    } catch (const CommError& error) {
-      group->end_others(error.what());
-      return error.what();
-    }
-    return "";
-  });
+  auto second = std::async(std::launch::async, [&] { return outcome_of_need(options); });
   listen(std::move(listener), welcome.from.meeting);
   const std::string why = second.get();
   EXPECT_THAT(leader.get(), HasSubstr(why));
@@ -60,7 +48,7 @@ std::optional<Caller> next_caller(const TcpGroupOptions& options, Socket socket,
 TEST(TcpCalls, WhoIsCalledProvesItsRankAndItsRun) {
   const TcpGroupOptions options = test::local_processes(3);
   for (const bool is_other_run : {true, false}) {
-    const std::string why = outcome_of_need(options, [&](Socket listener, std::string meeting) {
+    const std::string why = outcome_of_call(options, [&](Socket listener, std::string meeting) {
       std::optional<Caller> caller = next_caller(options, std::move(listener), {1, meeting});
       ASSERT_TRUE(caller);
       EXPECT_EQ(caller->card.rank, 2);
@@ -76,7 +64,7 @@ TEST(TcpCalls, WhoIsCalledProvesItsRankAndItsRun) {
 // A process left over from another run turns the caller away itself.
 TEST(TcpCalls, AProcessOfAnotherRunRefuses) {
   const TcpGroupOptions options = test::local_processes(3);
-  const std::string why = outcome_of_need(options, [&](Socket listener, const std::string&) {
+  const std::string why = outcome_of_call(options, [&](Socket listener, const std::string&) {
     std::vector<Socket> listeners;
     ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
     listeners.push_back(std::move(listener));
@@ -128,7 +116,7 @@ TEST(TcpCalls, WhoFallsSilentIsCalledAgain) {
   const std::string banner = letter(Banner{random_nonce(), 0}.body());
   for (const std::string& said : {std::string(), banner.substr(0, 20), banner}) {
     ::testing::internal::CaptureStderr();
-    const std::string why = outcome_of_need(options, [&](Socket listener, std::string meeting) {
+    const std::string why = outcome_of_call(options, [&](Socket listener, std::string meeting) {
       ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
       const Socket silent = listener.accept_one();
       silent.write_now(said);

@@ -117,21 +117,6 @@ TEST(TcpFollow, WhyRankZeroEndsReachesAll) {
   EXPECT_EQ(second.get(), why);
 }
 
-// What becomes of rank 2 of three, which needs rank 1: its error, of which it tells rank 0.
-std::string outcome_of_need(const TcpGroupOptions& options) {
-  const auto group = connect_tcp(of_rank(options, 2));
-  std::byte byte{};
-  GroupMessage message{1, 3, {&byte, 1}};
-  group->receive(message);
-  try {
-    finish(*group, {&message, 1});
-  } catch (const CommError& error) {
-    group->end_others(error.what());
-    return error.what();
-  }
-  return "";
-}
-
 // Where rank 1 says that it listens, there is somebody else.
 TEST(TcpFollow, WhoCannotReachAnotherNamesIt) {
   const TcpGroupOptions options = test::local_processes(3);

@@ -17,6 +17,7 @@
 #include "belfry/framework/group/agreement.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
 #include "belfry/framework/group/tcp_reception_impl.h"
+#include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
 namespace tcp_meeting_support {
@@ -113,6 +114,21 @@ struct FakeCaller {
   Banner banner;
   Seal seal;
 };
+
+// What becomes of rank 2 of three, which needs rank 1: its error, of which it tells rank 0.
+inline std::string outcome_of_need(const TcpGroupOptions& options) {
+  const auto group = connect_tcp(of_rank(options, 2));
+  std::byte byte{};
+  GroupMessage message{1, 3, {&byte, 1}};
+  group->receive(message);
+  try {
+    finish(*group, {&message, 1});
+  } catch (const CommError& error) {
+    group->end_others(error.what());
+    return error.what();
+  }
+  return "";
+}
 
 }  // namespace tcp_meeting_support
 }  // namespace belfry

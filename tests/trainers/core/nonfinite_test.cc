@@ -328,10 +328,9 @@ TEST(NonfiniteStep, NamesTheOpIfASmallLossScaleDoesNotHelp) {
   const auto trainer = make(std::move(options), *data);
   trainer->train();
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log,
-              AllOf(HasSubstr(" are not finite even at a loss scale of 0.5: "),
-                    HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at spiced_data.h:"),
-                    HasSubstr("the gradient of sqrt(x) is infinite at x = 0")));
+  EXPECT_THAT(log, AllOf(HasSubstr(" are not finite even at a loss scale of 0.5: "),
+                         HasSubstr("a gradient of Sqrt '"), HasSubstr("(built at spiced_data.h:"),
+                         HasSubstr("the gradient of sqrt(x) is infinite at x = 0")));
 }
 
 // The best loss so far, which no optimizer moves, and a mask.
