@@ -7,7 +7,7 @@ namespace belfry {
 struct FaultCosts {
   double between = 0;  // mean time between faults of the whole run
   double save = 0;     // that a save takes from training
-  double restart = 0;  // from a fault until training goes on
+  double restart = 0;  // from a fault until training resumes
 };
 
 // The interval between saves that loses least. Young's first order: sqrt(2 save between).

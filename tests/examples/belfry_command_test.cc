@@ -232,7 +232,7 @@ TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
   expect_refusal("belfry checkpoint export a w", 1, "replace it (--overwrite)");
   expect_refusal("belfry checkpoint import w --like=b c", 1, "to be replaced (--overwrite)");
   EXPECT_EQ(shell("linear_regression --max_steps=3 --resume=c").status, 0)
-      << "training goes on with an imported checkpoint";
+      << "training continues with an imported checkpoint";
 }
 
 TEST_F(BelfryCommandTest, PlotsRunsThatMayStillGoOn) {

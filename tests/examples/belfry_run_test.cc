@@ -327,7 +327,7 @@ TEST_F(BelfryRunTest, GoesOnWithoutALogThatCannotBeWritten) {
     EXPECT_EQ(done.output.find(warning, at + 1), std::string::npos) << "once";
     EXPECT_FALSE(text_of(log).empty());
   }
-  EXPECT_THAT(done.output, HasSubstr("; the training goes on, and this log ends here\n"));
+  EXPECT_THAT(done.output, HasSubstr("; the training continues, and this log ends here\n"));
 }
 
 // Each of several commands would make a training of its own.
@@ -416,7 +416,7 @@ TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
   EXPECT_THAT(missing.errors, HasSubstr("cannot start './no_such_program': No such file"));
 }
 
-// Each of the first starts loses rank 1 once. With --min_processes one process goes on.
+// Each of the first starts loses rank 1 once. With --min_processes one process continues.
 TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
   if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
   const test::SmallDigits digits;

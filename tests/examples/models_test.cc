@@ -40,7 +40,7 @@ void expect_refused(const std::string& program, const std::vector<std::string>& 
 }
 
 // Expects one hash on one, two and four devices, and with three data workers. A run that stops
-// after its second step on the devices `stopped`, and goes on on `resumed_on`, must have it, too.
+// after its second step on the devices `stopped`, and resumes on `resumed_on`, must have it, too.
 // The rate is constant, as the programs' own schedules end with the run.
 void expect_one_hash(const std::string& program, std::vector<std::string> flags,
                      const std::string& stopped, const std::string& resumed_on) {

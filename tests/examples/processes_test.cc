@@ -246,7 +246,7 @@ TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
   EXPECT_EQ(hash_in(all), alone);
 }
 
-// A run may go on with another number of processes.
+// A run may resume with another number of processes.
 TEST(Processes, GoOnFromARunDirectory) {
   const auto part = [](int size, int steps, const std::string& run_dir) {
     const std::string arguments =
@@ -262,7 +262,7 @@ TEST(Processes, GoOnFromARunDirectory) {
     EXPECT_EQ(part(first, 7, flag).status, 0);
     const Finished rest = part(second, 12, flag);
     EXPECT_EQ(rest.status, 0) << rest.errors;
-    EXPECT_THAT(rest.output, HasSubstr("going on at step 7"));
+    EXPECT_THAT(rest.output, HasSubstr("resuming at step 7"));
     EXPECT_EQ(hash_in(rest), whole) << first << ", then " << second;
     const Finished again = part(second, 12, flag);
     EXPECT_EQ(again.status, 0) << again.errors;
@@ -450,7 +450,7 @@ TEST(Processes, OfTwoInstructionSetsNoteBothInACheckpoint) {
   const nlohmann::json report = nlohmann::json::parse(alone.output);
   EXPECT_EQ(report["canonical"], false);
   EXPECT_THAT(report["k_dependent_because"].get<std::string>(),
-              HasSubstr(" with SSE4.1 (rank 1) and goes on with Belfry "));
+              HasSubstr(" with SSE4.1 (rank 1) and resumes with Belfry "));
   std::filesystem::remove_all(run);
 }
 

@@ -1,4 +1,4 @@
-// Runs that are killed at any moment, and go on.
+// Runs that are killed at any moment, and resume.
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -95,7 +95,7 @@ TEST_F(RunKillTest, GoesOnToTheSameBitsWheneverItIsKilled) {
   expect_same_after_kills(kSanitized ? 2 : 10);
 }
 
-// Its noise goes on, too.
+// Its noise continues, too.
 TEST_F(RunKillTest, GoesOnToTheSameNoise) {
   name_ = "vae";
   expect_same_after_kills(kSanitized ? 1 : 3);

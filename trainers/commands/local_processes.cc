@@ -107,7 +107,7 @@ class LocalProcesses::RankLog {
   void end(const IoError& error) {
     file_.reset();
     output_.print_error(
-        cat("belfry run: ", error.what(), "; the training goes on, and this log ends here\n"));
+        cat("belfry run: ", error.what(), "; the training continues, and this log ends here\n"));
   }
 
   CommandOutput& output_;

@@ -58,7 +58,7 @@ Restarts::Restarts(std::vector<std::string> command, int processes, int least)
       before_(find_saved()),
       processes_(processes) {
   require<FlagError>(least == 0 || !run_dir_.empty(), "--min_processes=", least,
-                     " goes on from a checkpoint; let the program keep them by --run_dir=DIR");
+                     " resumes from a checkpoint; let the program keep them by --run_dir=DIR");
   require<FlagError>(least == 0 || flag_in(command_, "devices"), "--min_processes=", least,
                      " has to know how many devices a process has; say so by --devices=LIST");
 }
@@ -71,7 +71,7 @@ Start Restarts::next() {
   Start start{all_, going_on(), ""};
   if (least_ == 0 || !was_whole) return start;
   if (!saved_) {
-    start.why_as_many = "no checkpoint says yet how fewer could go on";
+    start.why_as_many = "no checkpoint says yet how fewer could continue";
     return start;
   }
   const int count = fewer(*saved_);

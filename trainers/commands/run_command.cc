@@ -37,11 +37,12 @@ void add_launch_flags(FlagParser& parser, RunProcessesFlags& flags) {
                        "behind --: the program and its arguments, the same for all processes");
   parser.add("-n,--processes", flags.processes, 1, kMostLocalProcesses, "P", "how many processes");
   parser.add("--max_restarts", flags.restarts, 0, 1 << 20, "N",
-             "when a process fails, start all again, N times at most; with --run_dir they go on "
+             "when a process fails, start all again, N times at most; with --run_dir they resume "
              "from the newest save [0; with --min_processes P - M]");
-  parser.add("--min_processes", flags.least, 1, kMostLocalProcesses, "M",
-             "when a process fails, go on with fewer, M at least, to the same bits, and with all "
-             "again at the next restart; needs --run_dir and --devices of the program [P]");
+  parser.add(
+      "--min_processes", flags.least, 1, kMostLocalProcesses, "M",
+      "when a process fails, continue with fewer, M at least, to the same bits, and with all "
+      "again at the next restart; needs --run_dir and --devices of the program [P]");
   parser.add("--log_dir", flags.log_directory, "DIR",
              "where rank_N.log keeps what rank N prints [logs]");
 }

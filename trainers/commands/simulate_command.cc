@@ -189,7 +189,7 @@ void add_fault_flags(FlagParser& parser, SimulateFlags& flags) {
   parser.add_number("--save_seconds", flags.faults.save, "a number above 0", above_zero, "X",
                     "that a save takes from training [30]");
   parser.add_number("--restart_seconds", flags.faults.restart, "a number of at least 0",
-                    at_least_zero, "X", "from a fault until training goes on [120]");
+                    at_least_zero, "X", "from a fault until training resumes [120]");
   parser.add_parsed("--save_every", flags.faults.intervals, read_intervals, "X,X,...",
                     "seconds between saves to state the goodput of [the best interval alone]");
 }

@@ -180,8 +180,8 @@ void DivergenceWatch::look_at_loss(double loss, bool finite) {
     return;
   if (!warns()) return;
   log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
-              suspects_.input.empty() ? "" : cat(": ", suspects_.input), ", and training goes on (",
-              the_option("on_nonfinite"), ")");
+              suspects_.input.empty() ? "" : cat(": ", suspects_.input),
+              ", and training continues (", the_option("on_nonfinite"), ")");
 }
 
 void DivergenceWatch::agree_on_input() {

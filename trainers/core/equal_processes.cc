@@ -128,7 +128,7 @@ ReplicaDifference difference_of(const Processes& processes, const ReplicaHashes&
                        : "; no majority tells which of them is right, but a run that computes "
                          "these steps again does",
           "; the memory of a machine or a device may be faulty, or code of yours writes to "
-          "variables in one process alone; start the same command again, which goes on from the "
+          "variables in one process alone; start the same command again, which resumes from the "
           "newest checkpoint, and without that machine if it comes again"),
       difference_of(processes, own, of_all));
 }

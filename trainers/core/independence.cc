@@ -347,9 +347,9 @@ std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
   const auto then = [&](const char* key) { return shown(member_text(before, key), kMostShown); };
   const auto is = [&](const char* key) { return member_text(now, key); };
   const auto differs = [&](const char* key) { return before.find(key) && then(key) != is(key); };
-  if (differs(kTypes)) return cat("it ran on ", then(kTypes), "s and goes on on ", is(kTypes), "s");
+  if (differs(kTypes)) return cat("it ran on ", then(kTypes), "s and resumes on ", is(kTypes), "s");
   if (differs(kArithmetic))
-    return cat("it was saved by ", then(kArithmetic), " and goes on with ", is(kArithmetic));
+    return cat("it was saved by ", then(kArithmetic), " and resumes with ", is(kArithmetic));
   if (differs(kShards))
     return cat("the global batch had ", counted(then(kShards), "shard"), " and now has ",
                is(kShards));

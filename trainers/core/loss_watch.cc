@@ -59,7 +59,7 @@ std::string SkipWatch::warning(std::int64_t all_skipped, std::optional<double> s
                                 : cat(skipped, " of the last ", steps, " updates");
   if (!scale)
     return cat(which,
-               " were skipped, as losses or gradients were not finite; if that goes on, the ",
+               " were skipped, as losses or gradients were not finite; if that continues, the ",
                "model learns ", all ? "nothing" : "little", ": look for NaN in the data, and for ",
                "divisions, logarithms and square roots in the model");
   const std::string advice = cat(
@@ -68,7 +68,7 @@ std::string SkipWatch::warning(std::int64_t all_skipped, std::optional<double> s
       the_option("precision"), ")");
   if (level == 1)
     return cat("f16 skipped ", which, ", as gradients were not finite, and the loss scale is ",
-               significant(*scale), "; if that goes on, the model learns ",
+               significant(*scale), "; if that continues, the model learns ",
                all ? "nothing: " : "little: ", advice);
   return cat(
       "f16 still skips ", all ? "all updates" : which, ", and the loss scale is ",

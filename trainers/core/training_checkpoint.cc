@@ -142,7 +142,7 @@ CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
         difference_of_runs(before, trainer, difference_of_extra_variables);
     require<OtherRun>(difference.empty(), text_of_other_run(before, difference));
     throw InvalidArgument(cat(error.what(),
-                              "; training goes on with the model and the optimizer of ",
+                              "; training continues with the model and the optimizer of ",
                               "the run that saved the checkpoint alone"));
   }
 }

@@ -407,7 +407,7 @@ void TrainingLoop::look_at_step(const StepInfo& step) {
     tell_callbacks(true);
     return watch.look_at_step(loss, finite, applied_);
   }
-  const std::uint64_t runs = built_.session().step();  // random numbers go on, too
+  const std::uint64_t runs = built_.session().step();  // random numbers continue, too
   restore_checkpoint(built_.session(), newest, local_file_system(),
                      {.optional = loss_scale_names(), .strict = true});
   built_.session().set_step(runs);
@@ -451,8 +451,8 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
   totals_.finish(record_.values_of_step());
 }
 
-// Runs a batch for one of the losses, or for the only one. Whether the step goes on to the next:
-// not if this one was not finite, and its step is to be undone.
+// Runs a batch for one of the losses, or for the only one. Whether the step continues with the
+// next: not if this one was not finite, and its step is to be undone.
 bool TrainingLoop::run_loss(TrainingStep& run, std::size_t number, Batch& batch, RunOptions how) {
   Session& session = built_.session();
   // The first run has counted the step, whose random numbers are those of all its runs.

@@ -14,8 +14,8 @@ void TrainingProgress::check_position(const TrainingPosition& position) {
   constexpr int kMostEpochs = std::numeric_limits<int>::max();
   require(position.steps >= 0 && position.epoch >= 0 && position.epoch < kMostEpochs &&
               position.samples >= 0,
-          "training cannot go on at step ", position.steps, ", epoch ", position.epoch, ", sample ",
-          position.samples);
+          "training cannot resume at step ", position.steps, ", epoch ", position.epoch,
+          ", sample ", position.samples);
 }
 
 void TrainingProgress::resume(const TrainingPosition& position) {

@@ -15,7 +15,7 @@ class SampleStream {
  public:
   virtual ~SampleStream() = default;
   // Writes the fields of the next record, which are zeros before. False if there is none. It may
-  // throw BadRecord; the next call then goes on with the next record.
+  // throw BadRecord; the next call then continues with the next record.
   virtual bool next(const SampleFields& to) = 0;
   // Leaves out up to `records` of those that next() would give, and says how many. A source that
   // knows where they are overrides it: a run that resumes then need not read them.

@@ -1,7 +1,5 @@
-#include <cmath>
 #include <limits>
 
-#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/core/option_rows.h"
@@ -14,16 +12,9 @@ namespace belfry {
 namespace {
 
 constexpr int kMostOfFlag = std::numeric_limits<int>::max();
-constexpr double kMostStallSeconds = 1e9;
-constexpr double kMostLostSeconds = 1e6;  // beats are counted by an int
-constexpr int kMostExitCode = 255;
-constexpr int kMostPlannedProcesses = 1 << 12;
 
 constexpr auto trainer_in = [](auto& flags) -> auto& { return flags.trainer; };
 constexpr auto files_in = [](auto& flags) -> auto& { return flags.files; };
-constexpr auto inspection_in = [](auto& flags) -> auto& { return flags.inspection; };
-constexpr auto group_in = [](auto& flags) -> auto& { return flags.group; };
-constexpr auto session_in_flags = [](auto& flags) -> auto& { return flags.trainer.session; };
 
 // "replicated (a copy of all variables per device) | simple (one tower)".
 std::string trainers_text() {
@@ -31,43 +22,6 @@ std::string trainers_text() {
   for (const std::string& name : trainer_names())
     texts.push_back(cat(name, " (", find_trainer(name).summary, ")"));
   return join(texts, " | ");
-}
-
-double stall_seconds(const WrittenFlag& flag) {
-  double seconds = 0;
-  read_number(
-      flag, "a number of at least 0", [](double x) { return x >= 0; }, seconds);
-  return std::min(seconds, kMostStallSeconds);
-}
-
-std::chrono::milliseconds stall_milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-std::chrono::milliseconds meeting_timeout(const WrittenFlag& flag) {
-  double seconds = 0;
-  read_number(
-      flag, "a number above 0", [](double x) { return x > 0; }, seconds);
-  return std::chrono::ceil<std::chrono::milliseconds>(
-      std::chrono::duration<double>(std::min(seconds, kMostStallSeconds)));
-}
-
-// Sets the number of heartbeats that may fail to come.
-void read_lost_after(WatchOptions& watch, const WrittenFlag& flag) {
-  double seconds = 0;
-  read_number(
-      flag, "0 or a number of at least 1", [](double x) { return x == 0 || x >= 1; }, seconds);
-  const double beat = std::chrono::duration<double>(watch.beat).count();
-  watch.most_silent = static_cast<int>(std::ceil(std::min(seconds, kMostLostSeconds) / beat));
-}
-
-// A row whose value is not simply one field.
-Option<TrainFlags> special_option(OptionRow row, void (*read)(TrainFlags&, const WrittenFlag&),
-                                  JsonValue (*value)(const TrainFlags&) = nullptr) {
-  Option<TrainFlags> option{std::move(row)};
-  option.read = read;
-  if (value) option.value = value;
-  return option;
 }
 
 // The table of all flags of training.
@@ -88,7 +42,7 @@ class FlagTable {
     add_part(
         all_, config_options(), defaults_.benchmark ? group_ : "Runs",
         [](auto& flags) -> auto& { return flags.run; });
-    add_inspection();
+    add("Inspection", inspection_options(defaults_));
     add_own();
     add_execution();
     if (defaults_.benchmark)
@@ -100,6 +54,10 @@ class FlagTable {
   void add(Option<TrainFlags> option) {
     option.group = group_;
     all_.push_back(std::move(option));
+  }
+  void add(const std::string& group, Options<TrainFlags> options) {
+    group_ = group;
+    for (Option<TrainFlags>& option : options) add(std::move(option));
   }
   void add(const Options<TrainerOptions>& options) { add_part(all_, options, group_, trainer_in); }
   template <class S, class Part>
@@ -114,17 +72,14 @@ class FlagTable {
   void add_devices() {
     group_ = "Devices and gradients";
     add_part(all_, device_options(), group_, device_flags);
-    add(special_option(
-        {.name = "trainer",
-         .unit = "NAME",
-         .text = trainers_text(),
-         .otherwise = "simple with one device, else replicated",
-         .trains = true,
-         .chosen = true,
-         .reported = true,
-         .compared = false},
-        [](TrainFlags& flags, const WrittenFlag& flag) { flags.kind = flag.value; },
-        [](const TrainFlags& flags) { return JsonValue(flags.kind); }));
+    add(any_text(&TrainFlags::kind, {.name = "trainer",
+                                     .unit = "NAME",
+                                     .text = trainers_text(),
+                                     .otherwise = "simple with one device, else replicated",
+                                     .trains = true,
+                                     .chosen = true,
+                                     .reported = true,
+                                     .compared = false}));
     add(combining_options());
     add_part(
         all_, auto_options(), kAutoGroup, [](auto& flags) -> auto& { return flags.automatic; });
@@ -247,163 +202,6 @@ class FlagTable {
         files_in);
   }
 
-  void add_plans() {
-    add(on_off(&SessionOptions::log_device_placement,
-               {.name = "log_device_placement",
-                .text = "print the device of every node, and the balance of variables",
-                .otherwise = "false",
-                .noted = false,
-                .benchmarks = false,
-                .compared = false}),
-        session_in_flags);
-    add(on_off(
-            &InspectionFlags::dry_run,
-            {.name = "dry_run",
-             .text = cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
-                         "memory planned per device, and exit; takes no samples of data; "
-                         "`devices` may name GPUs that this machine lacks"),
-             .otherwise = "false",
-             .scope = Scope::kThisCall,
-             .compared = false}),
-        inspection_in);
-    add(whole_number(
-            &GroupFlags::processes, 1, kMostPlannedProcesses,
-            {.name = "processes",
-             .unit = "N",
-             .text = "with `dry_run`: plan one of N processes, each with `devices`, without "
-                     "starting any; prints the bytes that it sends within its host and between "
-                     "hosts",
-             .otherwise = "those that a launcher started",
-             .scope = Scope::kThisCall,
-             .own_process = true}),
-        group_in);
-    add(whole_number(&SessionOptions::planned_per_host, 1, kMostPlannedProcesses,
-                     {.name = "processes_per_host",
-                      .unit = "N",
-                      .text = "with `processes`: how many of them share a host",
-                      .otherwise = "1",
-                      .scope = Scope::kThisCall,
-                      .own_process = true}),
-        session_in_flags);
-  }
-
-  void add_inspection() {
-    group_ = "Inspection";
-    add_plans();
-    add(on_off(&InspectionFlags::summary,
-               {.name = "summary",
-                .text = "print layers with output shapes, parameters, multiply-adds and bytes, and "
-                        "exit; reads no data; takes GPUs as `dry_run` does",
-                .otherwise = "false",
-                .scope = Scope::kThisCall,
-                .compared = false}),
-        inspection_in);
-    add(on_off(
-            &InspectionFlags::mfu,
-            {.name = "mfu",
-             .text = "before training, measure the peak of the devices with products of matrices, "
-                     "for a second or so on CPUs; then report the share of it that training "
-                     "reaches, at twice the multiply-adds of `summary` per step",
-             .otherwise = "false",
-             .trains = true,
-             .noted = false}),
-        inspection_in);
-    add(any_text(&InspectionFlags::explain,
-                 {.name = "explain",
-                  .unit = "NODE",
-                  .text = "print why this node is on its device, and exit; takes GPUs as "
-                          "`dry_run` does",
-                  .otherwise = "none",
-                  .scope = Scope::kThisCall,
-                  .benchmarks = false,
-                  .compared = false}),
-        inspection_in);
-    add(any_text(&FileFlags::step,
-                 {.name = "write_step",
-                  .unit = "FILE",
-                  .text = "instead of training, compute one step on the first device, with the "
-                          "weights of `load` if it is given; write its samples, random numbers, "
-                          "variables, loss and gradients there (safetensors), to compare them with "
-                          "those of another program",
-                  .otherwise = "none",
-                  .scope = Scope::kThisCall,
-                  .benchmarks = false,
-                  .compared = false}),
-        files_in);
-    add(any_text(
-            &FileFlags::metrics,
-            {.name = "metrics_file",
-             .unit = "FILE",
-             .text = "while training, write steps, loss, metrics, rates, speed and memory there "
-                     "every 5 seconds, as Prometheus' node exporter reads them",
-             .otherwise = "none",
-             .scope = Scope::kThisCall,
-             .own_process = true,
-             .of_training = true,
-             .benchmarks = false}),
-        files_in);
-    auto trace = any_text(
-        &FileFlags::trace_file,
-        {.name = "trace_file",
-         .unit = "FILE",
-         .text = cat("record ",
-                     defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
-                     " for Perfetto or chrome://tracing; several processes share one file"),
-         .otherwise = "none",
-         .scope = Scope::kThisCall,
-         .of_training = true,
-         .trains = true});
-    // All processes make traces together, and rank 0 writes them.
-    trace.value = [](const FileFlags& files) {
-      return JsonValue(files.trace_file.empty() ? "not given" : "given");
-    };
-    add(trace, files_in);
-    add(any_text(
-            &FileFlags::memory_report,
-            {.name = "memory_report",
-             .unit = "FILE",
-             .text =
-                 "write there what the planned memory is for, by kind and device, and its largest "
-                 "tensors, as one JSON object; also with `dry_run`. planned_bytes, which `json` "
-                 "has, too, is the sum over all devices and other memory of the process",
-             .otherwise = "none",
-             .scope = Scope::kThisCall,
-             .own_process = true}),
-        files_in);
-    add(whole_number(
-            &InspectionFlags::check_equivalence, 1, kMostOfFlag,
-            {.name = "check_equivalence",
-             .unit = "N",
-             .text = "instead of training, run N steps with every trainer and strategy and compare "
-                     "all variables, memory, transfers and time; the exit code is 1 if modes that "
-                     "must agree do not, or training diverges",
-             .otherwise = "none",
-             .scope = Scope::kThisCall}),
-        inspection_in);
-    add(any_text(
-            &InspectionFlags::replay,
-            {.name = "replay",
-             .unit = "RUN",
-             .text = "compare each step with the hashes that this run has noted, and end after "
-                     "`replay_step`, as belfry replay asks it to",
-             .otherwise = "none",
-             .scope = Scope::kThisCall,
-             .trains = true,
-             .benchmarks = false,
-             .compared = false}),
-        inspection_in);
-    add(whole_number(&InspectionFlags::replay_step, 1, std::numeric_limits<std::int64_t>::max(),
-                     {.name = "replay_step",
-                      .unit = "S",
-                      .text = "the last step that `replay` compares, counted from 1",
-                      .otherwise = "none",
-                      .scope = Scope::kThisCall,
-                      .trains = true,
-                      .benchmarks = false,
-                      .compared = false}),
-        inspection_in);
-  }
-
   void add_own() {
     group_ = "Of this program";
     for (const OwnOption& own : defaults_.own) {
@@ -429,7 +227,7 @@ class FlagTable {
     add(execution_options());
     for (Option<TrainFlags>& option : all_)
       if (option.name == "threads") option.here = cat("(", usable_cores(), " here)");
-    add_watch();
+    add(group_, process_options());
     add(any_text(&FileFlags::json, {.name = "json",
                                     .unit = "FILE",
                                     .text = "write the results there, as one JSON object",
@@ -437,77 +235,6 @@ class FlagTable {
                                     .scope = Scope::kThisCall,
                                     .own_process = true}),
         files_in);
-  }
-
-  // Of several processes, and of runs that hang.
-  void add_watch() {
-    add(special_option(
-        {.name = "mpi",
-         .unit = "auto|off",
-         .text = "off: this process trains alone, even if a launcher has started others with it, "
-                 "by MPI or with RANK and WORLD_SIZE",
-         .otherwise = "auto"},
-        [](TrainFlags& flags, const WrittenFlag& flag) {
-          flags.group.alone = is_second(flag, "auto", "off");
-        }));
-    add(special_option(
-        {.name = "lost_after_seconds",
-         .unit = "X",
-         .text = "with several processes: end with an error when one sends no heartbeat for X "
-                 "seconds. A host that is paused, or a link that is down, for a shorter time only "
-                 "delays the others; 0: never",
-         .otherwise = "5"},
-        [](TrainFlags& flags, const WrittenFlag& flag) {
-          read_lost_after(flags.group.watch, flag);
-        }));
-    add(parsed(&GroupFlags::meeting_timeout, meeting_timeout,
-               {.name = "meeting_timeout_s",
-                .unit = "X",
-                .text = "with several processes that connect by TCP: end with an error if they are "
-                        "not all connected within X seconds",
-                .otherwise = "300",
-                .scope = Scope::kThisCall,
-                .own_process = true}),
-        group_in);
-    add(on_off(&GroupFlags::insecure,
-               {.name = "insecure",
-                .text = "let processes connect without a token (BELFRY_TOKEN) where other machines "
-                        "can reach them; BELFRY_INSECURE=1 does the same. Anybody who can reach "
-                        "the port can then join",
-                .otherwise = "false",
-                .scope = Scope::kThisCall,
-                .own_process = true}),
-        group_in);
-    add(special_option(
-        {.name = "stall_warn_seconds",
-         .unit = "X",
-         .text = "warn when a run has made no progress for X seconds, and name the op, data set or "
-                 "callback that it waits for. With several processes, also warn when a message has "
-                 "waited so long, and name the late ones; 0: never",
-         .otherwise = "10"},
-        [](TrainFlags& flags, const WrittenFlag& flag) {
-          flags.group.watch.stall_warn = stall_milliseconds(stall_seconds(flag));
-        }));
-    add(special_option(
-        {.name = "stall_abort_seconds",
-         .unit = "X",
-         .text = "end with an error when an op, data set or callback has made no progress for X "
-                 "seconds, or when one of these has waited so long: a message for a process that "
-                 "computes, all processes for each other, or a collective of `allreduce=nccl`; 0: "
-                 "never",
-         .otherwise = "600"},
-        [](TrainFlags& flags, const WrittenFlag& flag) {
-          const double seconds = stall_seconds(flag);
-          flags.group.watch.stall_end = stall_milliseconds(seconds);
-          flags.trainer.session.stall_abort_seconds = seconds > 0 ? seconds : kMostStallSeconds;
-        }));
-    auto code = whole_number(&GroupFlags::stall_exit_code, 1, kMostExitCode,
-                             {.name = "stall_exit_code",
-                              .unit = "N",
-                              .text = "the exit code of a run that `stall_abort_seconds` has ended",
-                              .otherwise = cat(kStallExitCode),
-                              .noted = false});
-    add(code, group_in);
   }
 
   const FlagDefaults& defaults_;

@@ -12,4 +12,9 @@ DeviceFlags device_flags(TrainFlags& flags);
 // or of a trainer, that cannot be.
 Options<TrainFlags> training_options(const FlagDefaults& defaults);
 
+// The rows of flags that inspect, and of those about several processes and runs that hang. Headings
+// are added by training_options().
+Options<TrainFlags> inspection_options(const FlagDefaults& defaults);
+Options<TrainFlags> process_options();
+
 }  // namespace belfry

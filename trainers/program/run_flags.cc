@@ -232,9 +232,10 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
                parser.flag("--trace_steps").written, " and ", parser.flag("--trace_file").written,
                " record steps into different files; leave one of them out");
   const bool resumes = flags.resume != "never" && flags.resume != "auto";
-  require<FlagError>(flags.load.empty() || !resumes, parser.flag("--load").written,
-                     " starts a run from weights, so it cannot also go on from a checkpoint; leave "
-                     "one of them out");
+  require<FlagError>(
+      flags.load.empty() || !resumes, parser.flag("--load").written,
+      " starts a run from weights, so it cannot also resume from a checkpoint; leave "
+      "one of them out");
   for (const char* const flag : {"--load_weights", "--load_checkpoint", "--names", "--partial"})
     require_flag(!flags.load.empty() || !parser.given(flag), parser.flag(flag).name,
                  parser.flag(flag).written, " is about what --load takes; name that, too");

@@ -85,7 +85,7 @@ RunStart::RunStart(const TrainFlags& flags, Console& console, RunDirectory* dire
 void RunStart::check_replacing() {
   if (flags_.run.resume != "never" || directory_->is_empty()) return;
   require<FlagError>(flags_.files.overwrite, "--resume=never: ", directory_->path(),
-                     " holds a run already; name another directory, go on with that run "
+                     " holds a run already; name another directory, resume that run "
                      "(--resume=auto), or let it be replaced (--overwrite)");
   replaces_run_ = true;
 }
@@ -119,7 +119,7 @@ void RunStart::leave_memory(const Error& error) {
   if (candidates_.empty()) check_new_start();
 }
 
-// All processes resume from the same step, so that others cannot go on from their saves now. They
+// All processes resume from the same step, so that others cannot resume from their saves now. They
 // can at the next start, which sends one of those to this host.
 void RunStart::give_up_memory(const Error& error) {
   remove_damaged_save(std::exchange(in_memory_, ""));
@@ -175,7 +175,7 @@ void RunStart::check_new_start() const {
                    lines, " lines of ", kStatsFile);
   if (lines > 0)
     log_warning(written_, ": ", directory_->path(),
-                " has no checkpoint to go on from; the run starts anew and replaces ", lines,
+                " has no checkpoint to resume from; the run starts anew and replaces ", lines,
                 lines == 1 ? " line of " : " lines of ", kStatsFile);
 }
 

@@ -24,6 +24,7 @@
 #include "belfry/trainers/modes/equivalence.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/configuration.h"
+#include "belfry/trainers/program/ended_run.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/make_report.h"
@@ -97,7 +98,7 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
 
 // If the resumed run had chosen a strategy by `auto`, and no flag names one, this run chooses, too.
 // It keeps that choice if it can and need not measure again.
-void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
+void keep_choice(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
   AggregationOptions& aggregation = options.aggregation;
   aggregation.choice.kept = choice_in(info);
   aggregation.choice.choose_anew = flags.automatic.remeasure;
@@ -221,7 +222,7 @@ class TrainingProgram {
     run_.start().adopt(options_);
     if (run_.start().found() && !options_.evaluates_only)
       naming_flag<Error>(run_.start().written(),
-                         [&] { go_on_choosing(options_, flags_, *run_.start().found()); });
+                         [&] { keep_choice(options_, flags_, *run_.start().found()); });
   }
 
   // All processes call it after the same step, and one of them writes.
@@ -277,7 +278,7 @@ class TrainingProgram {
     const int signal = run_.stop().signal();
     if (replay_ && signal == 0) console_.line(replay_->outcome());
     const int status = signal == 0 ? 0 : exit_code_of(signal);
-    if (signal != 0) say_why_it_ended();
+    if (signal != 0) console_.line(why_it_stopped(flags_, *trainer_, run_));
     end_run(status);
     return status;
   }
@@ -402,38 +403,9 @@ class TrainingProgram {
       write_memory_report(trainer_->session(), flags_.copies_of_state(), *report_files_.memory);
   }
 
-  void say_why_it_ended() {
-    const std::string saved = run_.saved();
-    const bool is_automatic = !flags_.run.directory.empty() && flags_.run.resume == "auto";
-    const char* const goes_on =
-        is_automatic ? "the same command goes on from there" : "--resume=PATH goes on from there";
-    console_.line(
-        cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ",
-            trainer_->progress().total_steps(), " is complete",
-            saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", goes_on)));
-  }
-
   // Prints and writes the results of a run that had ended before.
   int repeat(const JsonValue& results) {
-    const bool stopped_early =
-        flags_.early_stop && trainer_->steps() < trainer_->progress().total_steps();
-    console_.line(
-        stopped_early
-            ? cat("this run has ended before: --early_stop=", *flags_.early_stop,
-                  " stopped it after step ", trainer_->steps(), " of ",
-                  trainer_->progress().total_steps(),
-                  "; nothing was written. To train on, leave --early_stop out or change it.")
-            : cat("this run has ended before, after step ", trainer_->steps(),
-                  "; nothing was written. Train longer by --epochs or --max_steps."));
-    const auto tell = [&](const std::string& key, const JsonValue* value) {
-      if (value && value->kind() != JsonValue::Kind::kNull)
-        console_.line(cat(
-            key, ": ", value->kind() == JsonValue::Kind::kString ? value->text() : value->str()));
-    };
-    for (const char* const key : {"steps", "epochs", "seconds"}) tell(key, results.find(key));
-    if (const JsonValue* const metrics = results.find("metrics"))
-      for (const auto& [name, value] : metrics->members()) tell(name, &value);
-    for (const char* const key : {"params_hash", "state_hash"}) tell(key, results.find(key));
+    repeat_results(results, flags_, *trainer_, console_);
     for (const std::shared_ptr<Callback>& callback : options_.callbacks)
       callback->on_ended_run(*trainer_);
     if (report_files_.json) report_files_.json->write(results.str(2) + "\n");

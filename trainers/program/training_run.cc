@@ -162,7 +162,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   write_graph(trainer.built());
   console_.line(cat(
       "run: ", directory_->path(),
-      start_.resumed_from() ? cat(", going on at step ", trainer.steps()) : ", from the start"));
+      start_.resumed_from() ? cat(", resuming at step ", trainer.steps()) : ", from the start"));
 }
 
 // A run that starts anew, or from a checkpoint of the user's choice, is another one to the saves in

@@ -125,9 +125,9 @@ std::string_view half(std::string_view both, bool second) {
       " contributed another gradient of '", first, "' (", tower, ") than rank ", before, " on ",
       processes.host(before), " computes for it", others > 0 ? cat(", and ", others, " more") : "",
       "; one of the two has computed wrong, or read wrong data; belfry replay of this step, before "
-      "the run goes on, says which, if the run notes hashes (",
+      "the run resumes, says which, if the run notes hashes (",
       the_option("hash_every"),
-      "); then start the same command again, which goes on from the newest checkpoint, and without "
+      "); then start the same command again, which resumes from the newest checkpoint, and without "
       "that machine if it comes again"));
 }
 

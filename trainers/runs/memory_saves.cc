@@ -101,7 +101,7 @@ void MemorySaver::agree(Trainer& trainer) {
   }
   if (!why.empty()) is_on_ = false;
   if (!why.empty() && (!processes_ || processes_->rank() == 0))
-    log_warning("no saves in memory, so after a failure the run goes on from the disk: ",
+    log_warning("no saves in memory, so after a failure the run resumes from the disk: ",
                 processes_ ? cat(processes_->host(rank), ": ") : "", why);
 }
 

@@ -12,7 +12,7 @@ class RunDirectory;
 
 // Compares the copies of variables after every `every` steps, as each save does: within the process
 // (require_equal_replicas()), then between all processes, by a hash that travels with the next
-// step. Where no majority can tell which process is wrong, the run that goes on from a save before
+// step. Where no majority can tell which process is wrong, the run that resumes from a save before
 // that can: what the processes had is kept in the run directory, and once this run has made those
 // steps again, a warning names the processes that were wrong.
 class ReplicaCheck final : public Callback {

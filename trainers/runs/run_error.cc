@@ -37,7 +37,7 @@ std::string advice_for(ErrorKind kind) {
       return "look for the device that failed first, and start the same command again";
     case ErrorKind::kDevice: return "see that the device works, and start the same command again";
     case ErrorKind::kCorrupted:
-      return "start the same command again, which goes on from the newest checkpoint, and without "
+      return "start the same command again, which resumes from the newest checkpoint, and without "
              "the machine that is named if it comes again";
     case ErrorKind::kOp: return "correct the data or the model, and start the same command again";
     default: return "mend the cause, and start the same command again";

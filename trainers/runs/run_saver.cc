@@ -36,7 +36,7 @@ void SaveOutcomes::fail(std::int64_t step, const Error& error, std::optional<std
   if (on_error_ == OnSaveError::kStop) throw IoError(failure_);
   if (failed_in_a_row_++ > 0) return;
   log_warning(failure_, kept ? cat("; step ", *kept, " is kept") : "",
-              ", and training goes on; failures that follow are not told until a save succeeds");
+              ", and training continues; further failures are not reported until a save succeeds");
 }
 
 void SaveOutcomes::succeed(std::int64_t step) {
@@ -79,7 +79,7 @@ void RunSaver::setup(Trainer& trainer) {
   begun_time_ = seconds_now();
   if (!has_best()) best_.reset();
   const std::vector<std::int64_t> there = directory_.checkpoints();
-  // The run may go on from a newer save in memory.
+  // The run may resume from a newer save in memory.
   const auto newer = std::ranges::upper_bound(there, trainer.steps());
   if (newer == there.begin()) return;
   outcomes_.resume(*std::prev(newer));

@@ -31,7 +31,7 @@ template <class F>
 void TensorBoard::write(const F& f) try {
   f();
 } catch (const IoError& error) {
-  log_warning(error.what(), "; TensorBoard will show no more of this run, which goes on");
+  log_warning(error.what(), "; TensorBoard will show no more of this run, which continues");
   train_.reset();
   validation_.reset();
 }

@@ -15,7 +15,7 @@ Busy::Busy(std::string what, std::chrono::milliseconds every)
     thread_ = start_thread(
         {.what = cat("saying that a program is still ", what_), .remedy = "use fewer threads"},
         [this](const std::stop_token& stop) { report(stop); });
-  } catch (const Error&) {  // no thread: the work goes on in silence
+  } catch (const Error&) {  // no thread: the work continues in silence
   }
 }
 

@@ -69,7 +69,7 @@ TEST(Names, OfScopesMayBeTakenByOneNode) {
   EXPECT_EQ(added(graph, "s/a/"), "s/a");
   EXPECT_THAT(message_of<InvalidArgument>([&] { added(graph, "s/a/"); }),
               HasSubstr("duplicate node name in graph: 's/a'"));
-  EXPECT_EQ(added(graph, "x"), "s/a/x");  // the scope goes on
+  EXPECT_EQ(added(graph, "x"), "s/a/x");  // the scope continues
 }
 
 TEST(Names, OfNodesMustBeValid) {

@@ -122,7 +122,7 @@ TEST(TcpMessages, TagsThatNobodyHasAreRefused) {
   }
 }
 
-// A frame goes on with the message that the one before began.
+// A frame continues the message that the one before began.
 TEST(TcpMessages, AFrameOfAnotherMessageIsRefused) {
   Attacked attacked;
   constexpr std::size_t kFrame = detail::TcpPeer::kFrameBytes;

@@ -40,7 +40,7 @@ class Model {
     }
   }
 
-  // How many launches have run when nothing can go on.
+  // How many launches have run when nothing can continue.
   int run() {
     for (;;) {
       std::vector<std::function<void()>> ready;

@@ -233,7 +233,7 @@ struct Classifiers {
 };
 
 // The label is wrong in the first run, in those that capture, and in a replay. Unlike on CPUs, the
-// step goes on to its end.
+// step continues to its end.
 TEST(GpuStepFailures, RefusesInputInTheWordsOfCpusAndCanBeRestored) {
   const Classifiers reference("CPU");
   Session of_cpus(reference.graph, {.device_count = {{"CPU", 2}}, .threads = 1});

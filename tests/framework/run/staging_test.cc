@@ -108,7 +108,7 @@ struct Sums {
   std::vector<Output> x, y;
 };
 
-// The GPU goes on with the first step only after the feeds of the second have been staged.
+// The GPU continues with the first step only after the feeds of the second have been staged.
 TEST(Staging, OfTheNextBatchEndsBeforeTheStepBeforeIt) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);

@@ -151,7 +151,7 @@ TEST(Trace, PartsThatAnotherWorkerRanAreOnItsTrack) {
   Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
-  // The owner of the launch goes on once the other worker, which waits for the launch, helps.
+  // The owner of the launch continues once the other worker, which waits for the launch, helps.
   set_collective_hook([&](const Node&, WorkRange) {
     std::thread::id none{};
     const std::thread::id self = std::this_thread::get_id();

@@ -76,7 +76,7 @@ TEST_F(DivergenceTest, ExitsWithOneAndNamesTheStepInEveryMode) {
     const TrainResult on = run_train(flags);
     EXPECT_EQ(on.code, 1);
     EXPECT_GT(this->report()["steps"], since);
-    EXPECT_THAT(on.error, AllOf(HasSubstr("and training goes on (--on_nonfinite)"),
+    EXPECT_THAT(on.error, AllOf(HasSubstr("and training continues (--on_nonfinite)"),
                                 HasSubstr("error: training diverged: the loss is "),
                                 HasSubstr(", and not finite since step ")));
   }
@@ -370,7 +370,8 @@ TEST_F(DivergenceTest, OfF16NamesTheSampleOfTheDataThatIsNotFinite) {
                                    Not(HasSubstr("rate")), Not(HasSubstr("65504"))));
   std::vector<std::string> all = flags;
   all.emplace_back("--on_nonfinite=continue");
-  EXPECT_THAT(run_train(all, recipe).error, HasSubstr(cat(": ", sample, ", and training goes on")));
+  EXPECT_THAT(run_train(all, recipe).error,
+              HasSubstr(cat(": ", sample, ", and training continues")));
   EXPECT_EQ(report()["steps"], 12);
 }
 

@@ -131,7 +131,7 @@ TEST(EqualProcesses, AreAllNamedThatDiffer) {
                          HasSubstr("in 'fc0/W' and 1 other variable; "))));
 }
 
-// Of two, none is a majority. The run that goes on knows.
+// Of two, none is a majority. The run that resumes knows.
 TEST(EqualProcesses, AreJudgedByTheRunThatGoesOn) {
   const test::TemporaryFolder folder;
   for (const int wrong : {0, 1}) {

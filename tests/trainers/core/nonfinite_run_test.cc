@@ -243,7 +243,7 @@ TEST_F(NonfiniteRun, WarnsIfItSkipsAllSteps) {
   EXPECT_EQ(done.code, 0);
   EXPECT_EQ(report()["skipped_steps"], 32);
   EXPECT_THAT(done.error, HasSubstr("the last 20 updates were skipped, as losses or gradients were "
-                                    "not finite; if that goes on, the model learns nothing"));
+                                    "not finite; if that continues, the model learns nothing"));
 }
 
 }  // namespace nonfinite_run_test

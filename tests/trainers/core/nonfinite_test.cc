@@ -1,4 +1,4 @@
-// Steps with a loss or a gradient that is not finite change nothing, and training goes on as the
+// Steps with a loss or a gradient that is not finite change nothing, and training continues as the
 // options say.
 #include <cmath>
 #include <limits>

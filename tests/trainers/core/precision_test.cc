@@ -369,7 +369,7 @@ TEST(LossScale, StartsAnewBehindACheckpointOfAnotherPrecision) {
   EXPECT_EQ(params_hash(bf16->session(), bf16->graph()), params);
 }
 
-// A run that is killed and goes on ends with the bits of an uninterrupted one.
+// A run that is killed and resumed ends with the bits of an uninterrupted one.
 TEST(LossScale, GoesOnToTheSameBits) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() + "/checkpoint";

@@ -165,7 +165,7 @@ TEST(Flags, OfAConfigurationCountTheBatchesOfAllProcesses) {
   EXPECT_EQ(batch_of("--global_batch_size=32"), 32);
 }
 
-// This is no error, as a run may go on with fewer processes.
+// This is no error, as a run may resume with fewer processes.
 TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
   for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
     EXPECT_EQ(parse({flag, "--devices=cpu:2"}).trainer.aggregation.zero_stage, 0) << flag;

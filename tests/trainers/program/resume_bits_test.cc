@@ -1,4 +1,4 @@
-// Runs that go on with other settings. They reach the same bits without a message, or other bits
+// Runs that resume with other settings. They reach the same bits without a message, or other bits
 // with one.
 #include <array>
 #include <fstream>
@@ -438,9 +438,9 @@ TEST_F(ResumeBits, AreToldToDifferOnDevicesOfAnotherType) {
   ASSERT_EQ(save(cpu, f32_recipe(), "cpu").code, 0);
   ASSERT_EQ(save(same_gpu, f32_recipe(), "gpu").code, 0);
   EXPECT_THAT(go_on(same_gpu, f32_recipe(), "cpu").error,
-              HasSubstr(cat(kOtherBits, "it ran on CPUs and goes on on GPUs")));
+              HasSubstr(cat(kOtherBits, "it ran on CPUs and resumes on GPUs")));
   EXPECT_THAT(go_on(cpu, f32_recipe(), "gpu").error,
-              HasSubstr(cat(kOtherBits, "it ran on GPUs and goes on on CPUs")));
+              HasSubstr(cat(kOtherBits, "it ran on GPUs and resumes on CPUs")));
   EXPECT_THAT(go_on(same_gpu, f32_recipe(), "gpu").error, Not(HasSubstr("not the same bits")));
   EXPECT_THAT(go_on(gpu, f32_recipe(), "gpu").error,
               HasSubstr("GPUs take the fastest algorithms, which need not repeat"));
@@ -459,11 +459,11 @@ TEST_F(ResumeBits, AreNotCanonicalIfAPartWasComputedOtherwise) {
   EXPECT_EQ(first.code, 0) << first.error;
   EXPECT_THAT(first.error, HasSubstr(cat(kOtherBits,
                                          "it was saved by X (rank 0) and Y (rank 1) and "
-                                         "goes on with Belfry ")));
+                                         "resumes with Belfry ")));
   EXPECT_EQ(report()["canonical"], false);
   EXPECT_THAT(report()["k_dependent_because"].get<std::string>(),
               HasSubstr("resumed with other bits: it was saved by X (rank 0) and Y (rank 1)"));
-  // What it saves notes that, though the same instructions go on.
+  // What it saves notes that, though the same instructions continue.
   const TrainResult second = run_train(
       {"--devices=cpu:2", "--max_steps=8", "--resume=" + at("later"), "--json=" + json_.string()},
       adam_recipe());
@@ -494,7 +494,7 @@ TEST_F(ResumeBits, AreNotCanonicalIfAPartWasCombinedOtherwise) {
 TEST(EarlierBits, KeepTheFirstReason) {
   const auto by = [](const char* what) { return JsonValue::object().set("arithmetic", what); };
   EXPECT_EQ(earlier_bits(by("X"), by("X")), "");
-  EXPECT_EQ(earlier_bits(by("X"), by("Y")), "it was saved by X and goes on with Y");
+  EXPECT_EQ(earlier_bits(by("X"), by("Y")), "it was saved by X and resumes with Y");
   EXPECT_EQ(earlier_bits(by("X").set("earlier_bits", "Z"), by("Y")), "Z");
   EXPECT_EQ(earlier_bits(JsonValue::object(), by("Y")), "") << "of an older version";
 }
@@ -505,7 +505,7 @@ TEST(WhyOtherBits, NamesTheLibraryThatSavedIt) {
   const JsonValue now =
       JsonValue::object().set("arithmetic", "Belfry 0.0.1 with AVX-512, oneDNN 2.5.0");
   EXPECT_EQ(why_other_bits(old, now),
-            "it was saved by Belfry 0.0.1 with AVX2, oneDNN 2.5.0 and goes on with Belfry 0.0.1 "
+            "it was saved by Belfry 0.0.1 with AVX2, oneDNN 2.5.0 and resumes with Belfry 0.0.1 "
             "with AVX-512, oneDNN 2.5.0");
   EXPECT_EQ(why_other_bits(now, now), "");
   EXPECT_EQ(why_other_bits(JsonValue::object(), now), "") << "of an older version";

@@ -1,4 +1,4 @@
-// Runs that go on from saves in the memory of their hosts.
+// Runs that resume from saves in the memory of their hosts.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -117,7 +117,7 @@ TEST_F(MemorySavesTest, ANewRunInTheSameDirectoryTakesNone) {
   EXPECT_TRUE(summary()["resumed_from_step"].is_null());
 }
 
-// Nothing can go on from it.
+// Nothing can resume from it.
 TEST_F(MemorySavesTest, ARunThatFailsBeforeItsFirstSaveLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(lose_before(3)));
 }

@@ -41,7 +41,7 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   EXPECT_FALSE(same.differs);
   EXPECT_EQ(same.compared, 34);
   EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFoundError);
-  // A run that goes on from another's checkpoint has its own files.
+  // A run that resumes from another's checkpoint has its own files.
   std::vector<std::string> all = flags;
   all.insert(all.end(),
              {"--run_dir=" + path(".d"), "--resume=" + path(".a") + "/checkpoints/step-00000017"});

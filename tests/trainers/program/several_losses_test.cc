@@ -42,7 +42,7 @@ TEST_F(SeveralLosses, OfARunThatWasStoppedResumeAsIfItHadNot) {
   EXPECT_EQ(start({"--shards=4", "--save_every_steps=2"}, failing).code, 1);
   const TrainResult resumed = start({"--devices=cpu:1", "--save_every_steps=2"}, rivals_recipe());
   EXPECT_EQ(resumed.code, 0) << resumed.error;
-  EXPECT_THAT(resumed.out, HasSubstr("going on at step 4"));
+  EXPECT_THAT(resumed.out, HasSubstr("resuming at step 4"));
   const std::string hash = summary()["state_hash"];
   const std::vector<std::string> course = stats();
   EXPECT_THAT(

@@ -91,7 +91,7 @@ TEST_F(TrainTest, GoesOnWithTheSameModelAndOptimizerAlone) {
   EXPECT_EQ(deeper.code, 1);
   EXPECT_THAT(deeper.error,
               AllOf(HasSubstr("more/W"),
-                    HasSubstr("training goes on with the model and the optimizer of the run that "
+                    HasSubstr("training continues with the model and the optimizer of the run that "
                               "saved the checkpoint alone")));
   std::filesystem::remove_all(checkpoint);
 }

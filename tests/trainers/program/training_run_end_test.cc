@@ -49,7 +49,7 @@ TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
 }
 
-// Waits until the first save has ended, which goes on in the background.
+// Waits until the first save has ended, which continues in the background.
 void wait_for_save(const std::string& run) {
   while (!std::filesystem::exists(run + "/checkpoints/latest")) ::usleep(1000);
 }
@@ -101,7 +101,7 @@ TEST_F(TrainingRunTest, NamesTheCheckpointOfTheRunBefore) {
   const TrainResult done = start({"--devices=cpu:1"}, recipe);
   EXPECT_EQ(done.code, 1);
   EXPECT_THAT(done.error, AllOf(HasSubstr("step 16 could not be saved: "),
-                                HasSubstr("; step 8 is kept, and training goes on"),
+                                HasSubstr("; step 8 is kept, and training continues"),
                                 HasSubstr("; step 8 is saved in " + directory_)));
   EXPECT_EQ(summary()["error"]["kept"], "step 8 is saved in " + directory_);
 }

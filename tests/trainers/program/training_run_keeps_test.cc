@@ -53,7 +53,7 @@ TEST_F(TrainingRunTest, RefusesAnotherMetricThanThatOfItsBestCheckpoint) {
       AllOf(HasSubstr("--best_metric=validation_loss:min: the best checkpoint in "),
             HasSubstr("of step 8, is the best by validation_loss:max"), HasSubstr("(--run_dir)")));
   EXPECT_EQ(text_in(directory_ + "/config.json"), config);
-  // Into another directory it may go on by another metric: the best checkpoint stays where it is.
+  // Into another directory it may resume by another metric: the best checkpoint stays where it is.
   const std::string other = path(".other");
   const TrainResult on = run_train({"--devices=cpu:1", "--epochs=3", "--run_dir=" + other,
                                     "--best_metric=validation_loss:min", "--resume=" + directory_});

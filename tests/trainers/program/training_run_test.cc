@@ -1,4 +1,4 @@
-// Runs that go on, and the content of their directory.
+// Runs that resume, and the content of their directory.
 #include "belfry/trainers/program/training_run.h"
 
 #include <filesystem>
@@ -55,7 +55,7 @@ TEST_F(TrainingRunTest, GoesOnToTheBitsOfOneThatNeverStopped) {
     EXPECT_THAT(std::string(summary()["error"]["what"]), HasSubstr("the machine is down"));
     const TrainResult on = start(flags);
     EXPECT_EQ(on.code, 0) << on.error;
-    EXPECT_THAT(on.out, HasSubstr("going on at step"));
+    EXPECT_THAT(on.out, HasSubstr("resuming at step"));
     EXPECT_EQ(summary()["resumed_from_step"], step / 2 * 2);
     expect_as_never_stopped(flags);
   }
@@ -282,8 +282,9 @@ TEST_F(TrainingRunTest, WarnsOfLinesThatItReplaces) {
   EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(5)).code, 1);
   const TrainResult anew = start({"--devices=cpu:1"});
   EXPECT_EQ(anew.code, 0) << anew.error;
-  EXPECT_THAT(anew.error, HasSubstr(directory_ + " has no checkpoint to go on from; the run starts "
-                                                 "anew and replaces 5 lines of stats.jsonl"));
+  EXPECT_THAT(anew.error,
+              HasSubstr(directory_ + " has no checkpoint to resume from; the run starts "
+                                     "anew and replaces 5 lines of stats.jsonl"));
   expect_as_never_stopped({"--devices=cpu:1"});
 }
 

@@ -1,5 +1,5 @@
 // 64 processes, of which one is killed while it saves, evaluates, or lets another one save. All
-// others end and name it, and the run goes on from the newest save to the bits of an undisturbed
+// others end and name it, and the run resumes from the newest save to the bits of an undisturbed
 // one.
 #include <atomic>
 #include <fstream>
@@ -140,7 +140,7 @@ void expect_lost(int rank, test::MemoryNetwork& network, MemoryFileSystem& disk,
     }
   const test::TemporaryFolder folder;
   copy_newest(disk, folder.path());
-  ::testing::internal::CaptureStderr();  // each says from what it goes on
+  ::testing::internal::CaptureStderr();  // each says from what it resumes
   const std::vector<End> resumed = train_undisturbed(folder.path()),
                          undisturbed = train_undisturbed();
   ::testing::internal::GetCapturedStderr();

@@ -1,4 +1,4 @@
-// Whenever a machine dies, its run directory has a checkpoint from which a run can go on.
+// Whenever a machine dies, its run directory has a checkpoint from which a run can resume.
 #include "belfry/trainers/runs/run_saver.h"
 
 #include <atomic>
@@ -181,7 +181,7 @@ TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
     const int failures = count(told, "could not be saved: ");
     EXPECT_LE(failures, 1) << told;
     EXPECT_EQ(count(told,
-                    ", and training goes on; failures that follow are not told until a save "
+                    ", and training continues; further failures are not reported until a save "
                     "succeeds\n"),
               failures)
         << told;
@@ -304,7 +304,7 @@ TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
   EXPECT_GT(ended, 8);
 }
 
-// The disk stays full. The run goes on, and ends with an error.
+// The disk stays full. The run continues, and ends with an error.
 TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   MemoryFileSystem disk("/disk"), lines("/stats");
   const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {

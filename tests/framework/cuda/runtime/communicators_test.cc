@@ -142,7 +142,7 @@ TEST(Communicators, SumSixteenBitsInTheirTypeAndDivideOnce) {
   expect_sums(kernels::BF16{}, DType::kBF16, 256);
 }
 
-// The stand-in lets each process go on at once, and sums when all have asked.
+// The stand-in lets each process continue at once, and sums when all have asked.
 TEST(Communicators, OfSeveralProcessesSumOverTheRanksOfAll) {
   FakeNccl nccl;
   {
