@@ -218,8 +218,10 @@ class GpuBackend : public GpuKernelMaker {
   // Copies between any two memories, and waits for the copy. Not for steps.
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 
-  // From then on, the GPU can access the memory of these peers, where the hardware allows.
-  virtual std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const = 0;
+  // From then on, the GPU can access the memory of these peers, where the hardware allows. Blocks
+  // of urgent streams run before those of others that wait.
+  virtual std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers,
+                                                 bool is_urgent = false) const = 0;
   virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
   // An event that records when the GPU reaches it. Never part of a capture.
   virtual std::unique_ptr<GpuEvent> make_timer(int gpu) const = 0;

@@ -15,7 +15,7 @@ GpuStreams::GpuStreams(const std::vector<std::unique_ptr<Device>>& devices)
 GpuStream& GpuStreams::of(int device, bool communicates) {
   std::unique_ptr<GpuStream>& stream = streams_[{device, communicates}];
   const Device& of = *devices_[static_cast<std::size_t>(device)];
-  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_);
+  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_, communicates);
   return *stream;
 }
 
@@ -23,7 +23,7 @@ GpuStream& GpuStreams::copies(int device) {
   const Device& of = *devices_[static_cast<std::size_t>(device)];
   const std::lock_guard lock(copying_);
   std::unique_ptr<GpuStream>& stream = copies_[of.gpu];
-  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_);
+  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_, true);
   return *stream;
 }
 

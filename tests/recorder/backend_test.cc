@@ -125,6 +125,17 @@ TEST_F(RecorderBackend, StreamsReachTheirPeersAlone) {
   backend().use(1);
 }
 
+// Or the blocks of a sum would wait for each wave of a convolution's blocks.
+TEST_F(RecorderBackend, UrgentStreamsHaveTheHighestPriority) {
+  const auto priority = [&](bool is_urgent) {
+    const auto stream = backend().make_stream(1, {}, is_urgent);
+    EXPECT_EQ(recorder().streams.size(), 1u);
+    return (*recorder().streams.begin())->priority;
+  };
+  EXPECT_EQ(priority(true), kHighestPriority);
+  EXPECT_EQ(priority(false), 0);
+}
+
 // Streams of copies and communicators need no handles of libraries, nor memory for refused input.
 // Both are made for the kernels that need them.
 TEST_F(RecorderBackend, StreamsHaveNothingOfLibrariesByThemselves) {

@@ -12,7 +12,8 @@ class RecorderRules : public ::testing::Test {
   void SetUp() override {
     recorder().reset();
     cudaSetDevice(0);
-    for (cudaStream_t& stream : streams_) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    for (cudaStream_t& stream : streams_)
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
     cudaEventCreateWithFlags(&event_, cudaEventDisableTiming);
   }
   void TearDown() override {
@@ -51,7 +52,7 @@ class RecorderRules : public ::testing::Test {
 
 TEST_F(RecorderRules, StreamsAndEventsAreOfTheKindThatWaitsForNothing) {
   cudaStream_t blocking = nullptr;
-  cudaStreamCreateWithFlags(&blocking, cudaStreamDefault);
+  cudaStreamCreateWithPriority(&blocking, cudaStreamDefault, 0);
   cudaEvent_t sleepy = nullptr;
   cudaEventCreateWithFlags(&sleepy, cudaEventBlockingSync);
   EXPECT_THAT(recorder().violations(),
@@ -88,7 +89,7 @@ TEST_F(RecorderRules, TheGpuOfAStreamIsCurrent) {
 TEST_F(RecorderRules, AnEventIsRecordedOnItsGpuAndBeforeItIsWaitedFor) {
   cudaSetDevice(1);
   cudaStream_t there = nullptr;
-  cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking);
+  cudaStreamCreateWithPriority(&there, cudaStreamNonBlocking, 0);
   EXPECT_EQ(cudaEventRecord(event_, there), cudaErrorInvalidResourceHandle);
   cudaStreamWaitEvent(there, event_, 0);
   cudaStreamDestroy(there);

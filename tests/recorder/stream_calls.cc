@@ -76,10 +76,20 @@ void __cudaRegisterFunction(void**, const char* host, char*, const char* name, i
   recorder().kernels[host] = name;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return recorder().call<cudaError_t>("cudaStreamCreateWithFlags", kInSteps | kInCaptures, [&] {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return recorder().call<cudaError_t>("cudaDeviceGetStreamPriorityRange", kInSteps | kInCaptures,
+                                      [&] {
+                                        *least = 0;
+                                        *greatest = kHighestPriority;
+                                        return cudaSuccess;
+                                      });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return recorder().call<cudaError_t>("cudaStreamCreateWithPriority", kInSteps | kInCaptures, [&] {
     if (flags != cudaStreamNonBlocking) recorder().violate("a stream waits for the legacy one");
-    auto made = std::make_unique<Stream>(Stream{.gpu = Recorder::current_gpu()});
+    auto made =
+        std::make_unique<Stream>(Stream{.gpu = Recorder::current_gpu(), .priority = priority});
     *stream = reinterpret_cast<cudaStream_t>(made.get());
     recorder().streams.insert(std::move(made));
     return cudaSuccess;

@@ -49,8 +49,11 @@ struct Capture {
   int broken = 0;  // its error; 0: none
 };
 
+constexpr int kHighestPriority = -5;  // as GPUs report it
+
 struct Stream {
   int gpu;
+  int priority = 0;
   std::shared_ptr<Capture> capture = {};
   Clock clock = {};
 };

@@ -230,7 +230,7 @@ void StandInGpus::copy(void* to, const void* from, std::size_t bytes) const {
   std::memcpy(behind(-1, to), behind(-1, from), bytes);
 }
 
-std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu, std::span<const int>) const {
+std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu, std::span<const int>, bool) const {
   ++counters_->streams;
   return std::make_unique<StandInStream>(*this, gpu);
 }

@@ -13,7 +13,7 @@ void StreamRun::operator()(const KernelPointers& p, GpuStream& stream) const {
   run(p, static_cast<CudaStream&>(stream).queue());
 }
 
-CudaStream::CudaStream(int gpu) : gpu_(gpu), queue_(cat("GPU ", gpu)) {}
+CudaStream::CudaStream(int gpu, bool is_urgent) : gpu_(gpu), queue_(cat("GPU ", gpu), is_urgent) {}
 
 // Copies and parts of ranks are not a StreamRun, and need nothing.
 void CudaStream::get_ready(const GpuRun& run) {

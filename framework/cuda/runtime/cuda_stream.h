@@ -35,7 +35,7 @@ class CudaStream final : public KernelStream {
  public:
   // Makes a stream of the current GPU, which must be current in calls of all functions but check()
   // and drain().
-  explicit CudaStream(int gpu);
+  explicit CudaStream(int gpu, bool is_urgent = false);
   ~CudaStream() override { use(); }
 
   KernelQueue& queue() override { return queue_; }

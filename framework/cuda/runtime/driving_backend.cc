@@ -131,7 +131,8 @@ void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
                   " bytes on GPU ", gpu);
 }
 
-std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const int> peers) const {
+std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const int> peers,
+                                                       bool is_urgent) const {
   const DeviceGuard guard = enter(gpu);
   for (const int peer : peers) {
     if (peer == gpu || !peer_access(gpu, peer)) continue;
@@ -140,7 +141,7 @@ std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const 
       fail(status, "cudaDeviceEnablePeerAccess", cat("from GPU ", gpu, " to GPU ", peer));
     cudaGetLastError();
   }
-  return std::make_unique<CudaStream>(gpu);
+  return std::make_unique<CudaStream>(gpu, is_urgent);
 }
 
 std::unique_ptr<GpuEvent> DrivingBackend::make_event(int gpu) const {

@@ -22,7 +22,8 @@ class DrivingBackend : public GpuBackend {
   void* allocate_pinned(std::size_t bytes) const override;
   void deallocate_pinned(void* memory) const noexcept override;
   void copy(void* to, const void* from, std::size_t bytes) const override;
-  std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const override;
+  std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers,
+                                         bool is_urgent = false) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   std::unique_ptr<GpuEvent> make_timer(int gpu) const override;
   std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const override;

@@ -49,9 +49,13 @@ DeviceGuard::~DeviceGuard() {
   if (before_ >= 0) cudaSetDevice(before_);
 }
 
-Stream make_stream(std::string_view what) {
+Stream make_stream(std::string_view what, bool is_urgent) {
+  int lowest = 0, highest = 0;
+  BELFRY_GPU_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest), what);
   cudaStream_t stream = nullptr;
-  BELFRY_GPU_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), what);
+  BELFRY_GPU_CALL(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, is_urgent ? highest : lowest),
+      what);
   return Stream(stream);
 }
 

@@ -42,9 +42,9 @@ class DeviceGuard {
   int before_ = 0;  // -1: none
 };
 
-// Handles of the current GPU. A stream waits for no other stream, not even the default one. Only
-// timers measure time.
-Stream make_stream(std::string_view what);
+// Handles of the current GPU. A stream waits for no other stream, not even the default one; an
+// urgent one has the highest priority, others have the lowest. Only timers measure time.
+Stream make_stream(std::string_view what, bool is_urgent = false);
 Event make_event(std::string_view what);
 Event make_timer(std::string_view what);
 CudnnHandle make_cudnn(std::string_view what);

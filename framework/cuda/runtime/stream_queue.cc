@@ -15,8 +15,10 @@ constexpr int kNoFault = 0xff;  // in each byte of Fault::kNone
 
 }  // namespace
 
-StreamQueue::StreamQueue(std::string device)
-    : where_{.device = std::move(device)}, stream_(make_stream(where_.str())), dnn_(stream()) {}
+StreamQueue::StreamQueue(std::string device, bool is_urgent)
+    : where_{.device = std::move(device)},
+      stream_(make_stream(where_.str(), is_urgent)),
+      dnn_(stream()) {}
 
 void StreamQueue::get_ready(Needs needs) {
   if (needs.memory && !faults_) make_memory();

@@ -19,7 +19,7 @@ struct Needs {
 class StreamQueue final : public KernelQueue {
  public:
   // `device` is its name in errors: "gpu:1".
-  explicit StreamQueue(std::string device);
+  explicit StreamQueue(std::string device, bool is_urgent = false);
 
   // Creates what is needed and missing; call it before the first kernel that needs it. Enqueues
   // nothing in the queue's stream.

@@ -31,7 +31,7 @@ class FakeGpus : public GpuBackend {
   void* allocate_pinned(std::size_t) const override { return nullptr; }
   void deallocate_pinned(void*) const noexcept override {}
   void copy(void*, const void*, std::size_t) const override {}
-  std::unique_ptr<GpuStream> make_stream(int, std::span<const int>) const override {
+  std::unique_ptr<GpuStream> make_stream(int, std::span<const int>, bool) const override {
     return nullptr;
   }
   std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }

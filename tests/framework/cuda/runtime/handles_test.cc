@@ -28,7 +28,7 @@ TEST(Handles, WithoutADriverNameTheCallAndWhatItWasFor) {
       "CUDA driver version is insufficient for CUDA runtime version "
       "(cudaErrorInsufficientDriver, 35)";
   EXPECT_EQ(error_of([] { make_stream("for strand 2"); }),
-            cat("cudaStreamCreateWithFlags failed: ", why, ", for strand 2"));
+            cat("cudaDeviceGetStreamPriorityRange failed: ", why, ", for strand 2"));
   EXPECT_EQ(error_of([] { make_event("for strand 2"); }),
             cat("cudaEventCreateWithFlags failed: ", why, ", for strand 2"));
   EXPECT_EQ(error_of([] { allocate(64, "for the arena"); }),
