@@ -99,8 +99,18 @@ void RunStart::find() {
     in_memory_ = find_in_memory(flags_.trainer.session.processes.get(), flags_.run.directory);
   const bool on_disk = !automatic || has_checkpoints(flags_.run.directory);
   if (!on_disk && in_memory_.empty()) return check_new_start();
-  if (on_disk) find_newest(automatic ? flags_.run.directory : resume);
+  if (on_disk) find_on_disk(automatic ? flags_.run.directory : resume);
   if (!in_memory_.empty()) find_saved_in_memory();
+}
+
+// A save in memory serves, too, where none on disk can be read.
+void RunStart::find_on_disk(const std::string& path) try {
+  find_newest(path);
+} catch (const IoError& error) {
+  if (in_memory_.empty()) throw;
+  log_warning("resume: the run takes its save in memory, as no checkpoint on disk can be read: ",
+              error.what());
+  disk_damage_ = error.what();
 }
 
 // A save in memory comes before those on disk, which are older.
@@ -109,14 +119,21 @@ void RunStart::find_saved_in_memory() try {
   candidates_.insert(candidates_.begin(), in_memory_);
 } catch (const Error& error) {
   give_up_memory(error);
-  if (candidates_.empty()) check_new_start();
+  look_for_others();
 }
 
 // A lone process resumes from disk then, or starts anew: a restore that fails changes nothing.
 void RunStart::leave_memory(const Error& error) {
   give_up_memory(error);
   candidates_.erase(candidates_.begin());
-  if (candidates_.empty()) check_new_start();
+  look_for_others();
+}
+
+// What is damaged on disk may be of use to its owner, so no run replaces it.
+void RunStart::look_for_others() const {
+  if (!candidates_.empty()) return;
+  require<IoError>(disk_damage_.empty(), disk_damage_);
+  check_new_start();
 }
 
 // All processes resume from the same step, so that others cannot resume from their saves now. They

@@ -62,11 +62,13 @@ class RunStart {
   void adopt_batch(TrainerOptions& options) const;
   void check_replacing();
   void find();
+  void find_on_disk(const std::string& path);
   void find_newest(const std::string& path);
   void find_saved_in_memory();
   void give_up_memory(const Error& error);
   void leave_memory(const Error& error);
   std::string look_for_newest();
+  void look_for_others() const;
   void check_new_start() const;
   void require_room();
   void look_at_loaded();
@@ -80,10 +82,11 @@ class RunStart {
   Console& console_;
   RunDirectory* const directory_;
   std::string written_;
-  std::string searched_;                          // the run or checkpoint to resume from
-  std::vector<std::string> candidates_;           // its checkpoints, the newest first
-  std::string in_memory_;                         // the one of candidates_ that is in memory, or ""
-  int looks_ = 0;                                 // how often the checkpoints were listed
+  std::string searched_;                 // the run or checkpoint to resume from
+  std::vector<std::string> candidates_;  // its checkpoints, the newest first
+  std::string in_memory_;                // the one of candidates_ that is in memory, or ""
+  std::string disk_damage_;  // why no checkpoint on disk can be read, if one in memory can
+  int looks_ = 0;            // how often the checkpoints were listed
   std::optional<CheckpointInfo> found_, loaded_;  // to resume from; of --load
   std::optional<NameRules> names_;                // of --names
   std::map<std::string, std::string> needs_;

@@ -83,6 +83,25 @@ TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
   expect_as_never_stopped(flags());
 }
 
+TEST_F(MemorySavesTest, ASaveServesWhereTheDiskIsDamaged) {
+  lose_before(5, {"--save_every_steps=3"});
+  std::ofstream(checkpoint_in(directory_, 3) + "/manifest.json", std::ios::trunc) << "x";
+  EXPECT_THAT(go_on().error, HasSubstr("takes its save in memory, as no checkpoint on disk can be "
+                                       "read: "));
+  EXPECT_EQ(summary()["resumed_from_step"], 4);
+  expect_as_never_stopped(flags());
+}
+
+TEST_F(MemorySavesTest, ARunIsNotReplacedIfAllThatItSavedIsDamaged) {
+  const std::string folder = lose_before(5, {"--save_every_steps=3"});
+  for (const auto& [where, step] : {std::pair{folder, 4}, std::pair{directory_, 3}})
+    std::ofstream(checkpoint_in(where, step) + "/manifest.json", std::ios::trunc) << "x";
+  const TrainResult done = start(flags());
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("step-00000003/manifest.json"));
+  EXPECT_THAT(checkpoints_in(local_file_system(), directory_), ElementsAre(3));
+}
+
 TEST_F(MemorySavesTest, ALoneProcessStartsAnewIfItsOnlySaveIsDamaged) {
   const std::string folder = lose_before(5);
   std::ofstream(checkpoint_in(folder, 4) + "/model.safetensors", std::ios::trunc) << "x";
