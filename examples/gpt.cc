@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     if (text.tokens == "llmc" && text.tokenizer.empty() && !samples->options.begin.empty())
       throw FlagError(
           "--sample has no use beside --tokens=llmc: nobody knows what these tokens stand for; "
-          "name their --tokenizer, or leave it out");
+          "name their --tokenizer, or leave --sample out");
     if (!source) source = data::text(text.windows(kWindowsPerEpoch));
     return source(dirs, train);
   };

@@ -64,7 +64,7 @@ struct TowerRecord {
 using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSpec& worker)>;
 
 // Calls `build` once per device. Tower t computes on devices[t] and its nodes are named
-// tower<t>/.... Its random numbers depend on logical names and t.
+// tower<t>/.... Random numbers that belong to no sample depend on logical names and t.
 //
 // Tower 0 makes the variables, without prefix. If there is one copy, the other towers use it. If
 // they are replicated, tower t > 0 has local ones named tower<t>/..., which start as copies of

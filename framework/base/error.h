@@ -43,7 +43,7 @@ struct ErrorFields {
   std::string advice = {};    // what to do
   std::string option = {};    // its name: at fault, or to be changed
   std::string kept = {};      // what was saved last
-  // Of the program that this failure ends. 0: 2 for a mistake, 1 for others. It stays in its
+  // Of the program that this failure ends; 0: that of its kind (exit_code_of()). It stays in its
   // process.
   int exit_code = 0;
 };

@@ -4,7 +4,7 @@
 
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_executor.h"
-#include "belfry/framework/run/output_check.h"
+#include "belfry/framework/run/output_watch.h"
 
 namespace belfry {
 namespace {
@@ -186,7 +186,7 @@ void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
   else
     call(of_shard, of_shard.range);
   if (recording) recording->of(launch, shard).end = recording->now();
-  if (run_.check) run_.check->look_at(launch, shard, of_shard.outputs);
+  if (run_.watch) run_.watch->look_at(launch, shard, of_shard.outputs);
   locks_.release(launch);
   linked_.guard->after(launch, shard);
 }

@@ -8,7 +8,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
-#include "belfry/framework/run/output_check.h"
+#include "belfry/framework/run/output_watch.h"
 #include "belfry/framework/trace/gpu_timers.h"
 
 namespace belfry {
@@ -152,10 +152,10 @@ void GpuExecutor::enqueue(LaunchIndex launch) try {
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
   const KernelPointers pointers = linked.pointers(linked.launch->range, 0);
-  if (run_.check) {
+  if (run_.watch) {
     linked.launch->enqueue(pointers, of);
     of.drain();
-    return run_.check->look_at(launch, 0, linked.outputs);
+    return run_.watch->look_at(launch, 0, linked.outputs);
   }
   if (!run_.recording) return linked.launch->enqueue(pointers, of);
   Recording::OnGpu& timed = run_.recording->on_gpu[launch];

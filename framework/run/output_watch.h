@@ -15,7 +15,7 @@
 
 namespace belfry {
 
-// For RunOptions::check.
+// For RunOptions::watch.
 class OutputWatch {
  public:
   virtual ~OutputWatch() = default;

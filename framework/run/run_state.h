@@ -68,7 +68,7 @@ class RunState {
   bool replays = false;                  // GPUs get their work in segments
   std::atomic<bool> has_written{false};  // the run has begun to write variables
   std::optional<Recording> recording;    // if it is traced
-  OutputWatch* check = nullptr;          // looks at what launches have computed; null: nobody does
+  OutputWatch* watch = nullptr;          // looks at what launches have computed; null: nobody does
 
  private:
   std::int64_t epochs(StrandIndex strand, std::int64_t runs) const {

@@ -28,7 +28,7 @@ struct RunOptions {
   Trace* trace = nullptr;
   // Looks at each output of each launch (output_watch.h). It changes no result, but takes long:
   // GPUs wait after each launch.
-  OutputWatch* check = nullptr;
+  OutputWatch* watch = nullptr;
 };
 
 // The value to give a variable: dense, of its shape and dtype.

@@ -3,7 +3,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/run/output_check.h"
+#include "belfry/framework/run/output_watch.h"
 #include "belfry/framework/run/step_state.h"
 #include "belfry/framework/trace/gpu_timers.h"
 #include "belfry/framework/trace/trace.h"
@@ -147,9 +147,9 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   run.recording.reset();
   make_connections();
   if (options.trace) start_recording(linked, runtime.devices, run);
-  run.check = options.check;
-  if (run.check) run.check->begin(linked.plan, runtime.devices);
-  if (gpus && gpus->must_capture(options.trace || options.check)) capture();
+  run.watch = options.watch;
+  if (run.watch) run.watch->begin(linked.plan, runtime.devices);
+  if (gpus && gpus->must_capture(options.trace || options.watch)) capture();
   // Parallel runs have different step numbers.
   const std::uint64_t step =
       runs_beside_others() && writes ? runtime.step.fetch_add(1) : runtime.step.load();

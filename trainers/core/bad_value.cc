@@ -211,7 +211,7 @@ bool run_again(BuiltTraining& built, const Batch& batch, const StepNodes& step, 
   CompiledStep& again = prepare_in_all(built, fetches, feeds);
   if (again.plan()->writes) return false;
   const AtRun same_random_numbers(session, run);
-  again.run(values, {.check = &check});
+  again.run(values, {.watch = &check});
   return true;
 }
 
@@ -332,7 +332,7 @@ std::string BadValue::advice() const {
   if (state)
     return cat("look at the first value of '", variable,
                "' and at updates that made it so: ", less_growth());
-  if (!input.empty()) return "mend this sample, or leave it out";
+  if (!input.empty()) return "fix this sample, or leave it out";
   if (limit > 0 && clipped) return kSmallerLoss;
   if (limit > 0) return cat(kSmallerLoss, ", or limit gradients (", the_option("clip_norm"), ")");
   const bool gradient = !of.empty();

@@ -121,12 +121,13 @@ void BuiltTraining::compile() {
     for (std::size_t l = 0; l < nodes_.losses.size(); ++l) {
       const TrainedLoss& loss = nodes_.losses[l];
       const StepNodes& step = loss.steps[form];
+      // A step of several batches has one form and one loss.
       const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+        if (!op) return {};
         StepNodes nodes = step;
         nodes.train_op = op;
         nodes.unscaling.applied = step.batch_applied;
         nodes.squares = {};
-        if (!op) return {};
         return compiled(loss, nodes, false);
       };
       steps_.first = before_last(step.accumulation.begin);

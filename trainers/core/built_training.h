@@ -50,8 +50,8 @@ class BuiltTraining {
   // steps, and towers that predict.
   const TrainingGraph& nodes() const { return nodes_; }
   TrainingSteps& steps() { return steps_; }
-  // The plans of all compiled steps: one for each form of batches (more if a step takes several
-  // batches), or one for each tower that runs free.
+  // The plans of all compiled steps: one for each loss and form of batches (more if a step takes
+  // several batches, or some steps are watched), or one for each tower that runs free.
   std::vector<std::shared_ptr<const Plan>> plans() const { return steps_.plans(); }
   // The plans of one training step with full batches.
   std::vector<PlanOfStep> plans_of_step() const;

@@ -110,11 +110,13 @@ Option<AggregationOptions> bucket_mb_option() {
        .unit = "X",
        .text = "combine gradients in buckets of at most X MiB, the last ones first, while others "
                "are being computed; 0: each by itself",
-       .otherwise = cat(kDefaultBucketMb,
-                        ", up to 32 with more than 16 processes; several processes take an eighth "
-                        "of the gradients if that is less, but at least 0.25 for each of "
-                        "them (two: 0.25); 0 with `gradient_repacking`; what is fastest with "
-                        "`allreduce=auto`"),
+       .otherwise =
+           cat(kDefaultBucketMb,
+               ", up to 32 with more than 16 processes; several processes take an eighth "
+               "of the gradients if that is less, but at least 0.25 for each of "
+               "them (two hosts of one process each, on CPUs: 0.25 in all), and with `zero_stage` "
+               "as one process; 0 with `gradient_repacking`; what is fastest with "
+               "`allreduce=auto`"),
        .combines = true,
        .chosen = true,
        .reported = true,

@@ -83,7 +83,7 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
 
 std::string advice_for(const DivergenceWatch& watch, Precision precision, const Divergence& found) {
   if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
-    return cat(input, "; mend this sample, or leave it out");
+    return cat(input, "; fix this sample, or leave it out");
   if (found.bad && growth_of(watch).empty()) return found.bad->advice();
   const std::string advice = advice_by_losses(watch, found);
   if (precision != Precision::kF16) return advice;

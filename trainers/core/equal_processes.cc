@@ -129,7 +129,7 @@ ReplicaDifference difference_of(const Processes& processes, const ReplicaHashes&
                          "these steps again does",
           "; the memory of a machine or a device may be faulty, or code of yours writes to "
           "variables in one process alone; start the same command again, which resumes from the "
-          "newest checkpoint, and without that machine if it comes again"),
+          "newest checkpoint; if this happens again, leave out that machine"),
       difference_of(processes, own, of_all));
 }
 

@@ -40,7 +40,8 @@ struct AggregationOptions {
   int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
   int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
   // The size of buckets, in MiB, unless gradients are packed; 0: no buckets. "auto" chooses it,
-  // too.
+  // too. Several processes take an eighth of the gradients if that is less, unless choice.buckets
+  // names a single size, or zero_stage is 1. BuiltTraining::options() has the size that is used.
   double bucket_mb = 0;
   // 1: each of several processes keeps the slots of a part of every variable, and updates that part
   // (ZeRO-1). The bits are the same. A lone process updates whole variables. 0: all update all.

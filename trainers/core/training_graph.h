@@ -49,9 +49,10 @@ struct TrainingGraphOptions {
 // exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction, replicate()
 // and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
-// With f16 the loss is scaled. Each tower's gradients are checked on its device, before they are
-// combined. One node for all towers decides whether the update is applied (Unscaling). If a
-// gradient is not finite, or so large that the sum over towers could overflow, the step leaves
+// With f16 the loss is scaled. In all precisions, unless options say kContinue, each tower's loss
+// and gradients are checked before gradients are combined. One node for all towers decides whether
+// the update is applied (Unscaling). If a loss or gradient is not finite, or a gradient is so large
+// that the sum over towers could overflow, the step leaves
 // variables, slots and moving averages unchanged.
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is

@@ -440,7 +440,7 @@ void TrainingLoop::run_batches(Source& source, Trace* trace) {
     for (std::size_t l = 0; l < runs.size(); ++l) {
       const bool is_last = b + 1 == count && l + 1 == runs.size();
       const RunOptions how{.trace = is_last ? trace : nullptr,
-                           .check = is_last ? hashes.get() : nullptr};
+                           .watch = is_last ? hashes.get() : nullptr};
       if (!run_loss(runs[l], l, batch, how)) runs = runs.first(l + 1);
     }
     record_.note_runs(runs);

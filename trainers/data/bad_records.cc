@@ -46,9 +46,9 @@ void BadRecords::note(const BadRecord& record) {
   if (before >= policy_.most)
     throw IoError(about_option(
         "bad_records", record.what(),
-        before == 0 ? "; mend the file, or let such records be left out ("
+        before == 0 ? "; fix the file, or let such records be left out ("
                     : cat("; ", before, before == 1 ? " was" : " were",
-                          " left out before it; mend the file, or let more be left out ("),
+                          " left out before it; fix the file, or let more be left out ("),
         the_option("bad_records"), ", skip:N)"));
   noted_.insert(place);
   log_warning(record.what(), "; left out, ", before + 1, " of at most ", policy_.most);

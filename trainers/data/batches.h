@@ -84,9 +84,9 @@ class BatchPlan {
     bool operator==(const Position&) const = default;
   };
 
-  // `batch_size` is per tower, on average. Throws InvalidArgument, in terms of flags, if there are
-  // no samples, a tower has no share of a global batch, or `options` refuse the samples left over.
-  // `buckets`: of each sample, if there are some; a step then takes one batch.
+  // `batch_size` is per tower, on average. Throws InvalidArgument (OptionError about an option) if
+  // there are no samples, a tower has no share of a global batch, or `options` refuse the samples
+  // left over. `buckets`: of each sample, if there are some; a step then takes one batch.
   BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size, std::uint64_t seed,
             const BatchOptions& options = {}, std::vector<std::uint8_t> buckets = {});
 

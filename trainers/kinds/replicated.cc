@@ -26,11 +26,6 @@ void check_packing(const TrainerOptions& options, const GradientTable& gradients
                                  options.aggregation.gradient_repacking, ": ", packer.reason());
 }
 
-std::string choose(TrainerOptions& options, const GradientTable& gradients) {
-  check_packing(options, gradients);
-  return choose_allreduce(options, gradients, {accepts, packing_of(options.aggregation)});
-}
-
 // With several processes a bucket that nobody has asked for holds an eighth of the gradients at
 // most, so that most of them are under way before the last ones are known. Short pieces cost more
 // than they save. Two processes on two hosts send whole buckets, unless these are on GPUs
@@ -49,11 +44,18 @@ double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradien
   return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), least));
 }
 
+std::string choose(TrainerOptions& options, const GradientTable& gradients) {
+  check_packing(options, gradients);
+  std::string lines =
+      choose_allreduce(options, gradients, {accepts, packing_of(options.aggregation)});
+  AggregationOptions& how = options.aggregation;
+  if (how.zero_stage == 0) how.bucket_mb = own_bucket_mb(how, gradients);
+  return lines;
+}
+
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
                                ReduceOptions how) {
   how.packing = packing_of(options.aggregation);
-  if (how.packing.bucket_mb > 0)
-    how.packing.bucket_mb = own_bucket_mb(options.aggregation, gradients);
   return make_strategy(options.aggregation.allreduce)->reduce(gradients, how);
 }
 

@@ -1,7 +1,6 @@
 #include "belfry/trainers/program/common_fields.h"
 
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {
@@ -39,18 +38,6 @@ void set_speed(JsonValue& json, const TrainingSpeed& speed) {
       .set("tokens_per_second", number_or_null(speed.tokens_per_second))
       .set("mfu", number_or_null(speed.mfu))
       .set("communication_hidden_share", number_or_null(speed.communication_hidden_share));
-}
-
-void set_session(JsonValue& json, Session& session, const Graph& graph,
-                 std::span<const DeviceSpec> devices) {
-  JsonValue names = JsonValue::array();
-  for (const DeviceSpec& device : devices) names.push(device.str());
-  json.set("devices", std::move(names))
-      .set("threads", session.threads())
-      .set("params_hash", params_hash(session, graph))
-      .set("state_hash", state_hash(session, graph))
-      .set("replicas_equal", differing_replicas(session, graph).empty())
-      .set("replicas_shared", count_shared(session, graph));
 }
 
 }  // namespace belfry

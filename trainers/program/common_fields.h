@@ -1,7 +1,6 @@
 // JSON members that training programs and train_bench share.
 #pragma once
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -35,10 +34,5 @@ struct TrainingSpeed {
 void set_settings(JsonValue& json, const StepSettings& settings);
 // A row of tokens counts as an example.
 void set_speed(JsonValue& json, const TrainingSpeed& speed);
-
-// For a session that a program has trained by its own loop: adds devices, threads, params_hash,
-// state_hash, replicas_equal and replicas_shared.
-void set_session(JsonValue& json, Session& session, const Graph& graph,
-                 std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

@@ -131,7 +131,8 @@ bool goes_on_in_directory(const RunFlags& flags) {
          cat(files.resolve(flags.resume), "/").starts_with(files.resolve(flags.directory) + "/");
 }
 
-// Adds a flag to a configuration. `chosen` comes last, as people read it last.
+}  // namespace
+
 void set_flag(JsonValue& config, const std::string& name, const JsonValue& value) {
   JsonValue changed = JsonValue::object();
   for (const auto& [other, kept] : config.members())
@@ -140,8 +141,6 @@ void set_flag(JsonValue& config, const std::string& name, const JsonValue& value
   if (const JsonValue* const chosen = config.find(kChosen)) changed.set(kChosen, *chosen);
   config = std::move(changed);
 }
-
-}  // namespace
 
 void take_from_run(TrainFlags& flags) {
   RunFlags& run = flags.run;
@@ -319,11 +318,7 @@ void add_to_config(TrainFlags& flags, const Optimizer& recipes) {
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
   if (flags.optimizer.groups.empty() && !optimizer.groups().empty())
     chosen.set("group", text_of_groups(optimizer.groups()));
-  // Comes last, as people read it last.
-  JsonValue config = JsonValue::object();
-  for (const auto& [name, value] : flags.config.members())
-    if (name != kChosen) config.set(name, value);
-  flags.config = config.set(kChosen, std::move(chosen));
+  flags.config.set(kChosen, std::move(chosen));
 }
 
 }  // namespace belfry

@@ -21,6 +21,9 @@ void take_from_run(TrainFlags& flags);
 // and the line, or the file if the wrong flag is there.
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
+// Adds a flag to a configuration. `chosen` stays last, as people read it last.
+void set_flag(JsonValue& config, const std::string& name, const JsonValue& value);
+
 // Implements --print_config.
 void print_config(const JsonValue& config);
 

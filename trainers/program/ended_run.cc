@@ -12,7 +12,7 @@ std::string why_it_stopped(const TrainFlags& flags, const Trainer& trainer,
       is_automatic ? "the same command resumes from there" : "--resume=PATH resumes from there";
   return cat(run.stop().reason(), ": step ", trainer.steps(), " of ",
              trainer.progress().total_steps(), " is complete",
-             saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", resumes));
+             saved.empty() ? ", and there was nothing to save" : cat("; ", saved, "; ", resumes));
 }
 
 void repeat_results(const JsonValue& results, const TrainFlags& flags, const Trainer& trainer,

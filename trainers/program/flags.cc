@@ -75,12 +75,13 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
     flags.global_batch_size = defaults_.global_batch_size;
   resolve_devices(parser_, device_flags(flags), flags.plans());
   if (!flags.group.alone) flags.group.launcher = find_launcher(environment_variable);
-  TcpGroupOptions& tcp = flags.group.launcher.tcp;
+  // gpu:all in one of several processes of a host: its share of the GPUs.
   if (lower(parser_.flag("--devices").value) == kAllGpus) {
     const std::size_t share =
         flags.trainer.devices.size() / static_cast<std::size_t>(flags.group.launcher.local_size);
     flags.trainer.devices.resize(std::max<std::size_t>(share, 1));
   }
+  TcpGroupOptions& tcp = flags.group.launcher.tcp;
   tcp.timeout = flags.group.meeting_timeout;
   tcp.insecure = tcp.insecure || flags.group.insecure;
   count_processes(flags, parser_);

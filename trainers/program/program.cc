@@ -12,13 +12,10 @@
 
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/base/json.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/flags/flag_parser.h"
-#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/error_file.h"
-#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 namespace {
@@ -146,30 +143,6 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
     const std::string help = parser.parse(program_arguments(argc, argv));
     if (help.empty()) return body();
     std::fputs(help.c_str(), stdout);
-    return 0;
-  });
-}
-
-int run_program_with_json(
-    int argc, const char* const* argv, const std::string& description,
-    const std::function<void(const std::function<void(const std::string&)>&, JsonValue&)>& body) {
-  return run_program([&] {
-    const std::string name = program_name(argc, argv);
-    FlagParser parser(description, name);
-    std::string path;
-    parser.add("--json", path, "FILE", "write the results there, as one JSON object [none]");
-    const std::string help = parser.parse(program_arguments(argc, argv));
-    if (!help.empty()) {
-      std::fputs(help.c_str(), stdout);
-      return 0;
-    }
-    OutputFiles files(local_file_system());
-    OutputFile* const file = files.open("--json", path);
-    Console console(files.on_stdout() ? stderr : stdout);
-    JsonValue report = JsonValue::object().set("program", name);
-    body([&](const std::string& text) { console.line(text); }, report);
-    if (file) file->write(report.str(2) + "\n");
-    files.finish();
     return 0;
   });
 }

@@ -7,15 +7,14 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/base/json.h"
 
 namespace belfry {
 
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
-// The exit code of a program that has found bits which flipped. A restart is right, on other
-// machines if it comes again.
+// The exit code of a program that has found bits which flipped. A restart is right; if it
+// happens again, on other machines.
 inline constexpr int kCorruptedExitCode = 76;
 
 // The exit code of a program that ends with this error: 2 for a mistake (a FlagError or an
@@ -51,13 +50,6 @@ int run_program(const std::function<int()>& body);
 // Runs a program without flags: --help prints the description, and all other arguments are refused.
 int run_program_without_flags(int argc, const char* const* argv, const std::string& description,
                               const std::function<int()>& body);
-
-// Runs a program whose only flag is --json=FILE. body() gets a function that prints lines for
-// people, and the object for FILE, which has the member "program". It adds its results to the
-// object.
-int run_program_with_json(
-    int argc, const char* const* argv, const std::string& description,
-    const std::function<void(const std::function<void(const std::string&)>&, JsonValue&)>& body);
 
 // A whole main function. parse(arguments, program name) gives the flags. If their `help` is not
 // empty, it is printed; else run(flags) returns the exit code.

@@ -65,8 +65,8 @@ struct Report {
   struct Progress {
     std::int64_t steps = 0;  // complete
     int epochs = 0;          // complete
-    // From the start of the process to the first step. Data are loaded, steps are planned, and
-    // variables have their first values by then.
+    // From the start of the process until data are loaded, steps are planned, and variables have
+    // their first values. A checkpoint is restored after that.
     double startup_seconds = 0;
     // From the end of loading data to the end of training, with its last evaluation and checkpoint.
     double seconds = 0;

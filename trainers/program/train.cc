@@ -256,7 +256,7 @@ class TrainingProgram {
   };
 
   int train() {
-    const Start start = build();
+    start_ = build();
     set_up("resuming the run");
     run_.start().restore(*trainer_);
     const std::optional<JsonValue> results = run_.finished(*trainer_);
@@ -264,15 +264,14 @@ class TrainingProgram {
     watch_.emplace(trainer_->loop().activity(), stall_options());
     trainer_->loop().check_callbacks();
     run_.begin(*trainer_, placement_);
-    start_ = start;
     has_begun_ = true;
     try {
-      train_and_report(start);
+      train_and_report();
     } catch (const std::exception& error) {
-      end_failed_run(error, exit_code_of(error, flags_), start);
+      end_failed_run(error, exit_code_of(error, flags_));
       throw;
     } catch (...) {
-      end_failed_run(Error("what was thrown is no std::exception"), 1, start);
+      end_failed_run(Error("something was thrown that is no std::exception"), 1);
       throw;
     }
     const int signal = run_.stop().signal();
@@ -296,15 +295,15 @@ class TrainingProgram {
   }
 
   // Reports the run, and then throws if it diverged.
-  void train_and_report(const Start& start) {
+  void train_and_report() {
     const std::exception_ptr error = train_or_tell(*trainer_, run_);
-    report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
+    report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_));
     report_results();
     if (error) std::rethrow_exception(error);
     if (report_->losses.divergence) throw Diverged(report_->losses.divergence);
     require<CorruptionError>(
         report_->variables.replicas_equal.value_or(true),
-        "the copies of the model's variables are not equal at the end, as told above; a "
+        "the copies of the model's variables are not equal at the end, as logged above; a "
         "device or its memory may be faulty, or code of yours has written to a copy");
   }
 
@@ -344,18 +343,18 @@ class TrainingProgram {
 
   // Returns what was saved last.
   std::string write_stalled_summary(const StallError& error, int code) {
-    report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start_);
-    end_failed_run(error, code, start_);
+    report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_));
+    end_failed_run(error, code);
     std::fflush(stdout);
     return run_.saved();
   }
 
-  Report with_times(Report report, const Start& start) {
-    report.progress.startup_seconds = start.startup_seconds;
-    report.progress.seconds = seconds_now() - start.began;
+  Report with_times(Report report) {
+    report.progress.startup_seconds = start_.startup_seconds;
+    report.progress.seconds = seconds_now() - start_.began;
     report.progress.speed.communication_hidden_share = communication_.hidden_share();
     report.restart = run_.restart();
-    report.memory = memory_use(*trainer_, start.rss_before_plan, flags_.copies_of_state());
+    report.memory = memory_use(*trainer_, start_.rss_before_plan, flags_.copies_of_state());
     return report;
   }
 
@@ -366,9 +365,9 @@ class TrainingProgram {
                     : report_without_values(name_, flags_, recipe_, *trainer_, peak_);
   }
 
-  void end_failed_run(const std::exception& error, int code, const Start& start) {
+  void end_failed_run(const std::exception& error, int code) {
     try {
-      if (!report_) report_ = with_times(report_of_failed_run(), start);
+      if (!report_) report_ = with_times(report_of_failed_run());
       run_.end(*trainer_, to_json(*report_),
                {.exit_code = code, .error = &error, .is_trained = false});
     } catch (const std::exception& other) {

@@ -76,7 +76,8 @@ struct Recipe {
 // line names the last checkpoint saved. Returns the exit code. 0: success. 2: the command line is
 // wrong by itself, or asks for something that the model lacks. 1: any other error, such as flags
 // that do not fit the data, training that diverged (divergence.h), or modes that differ
-// (--check_equivalence). 75, or --stall_exit_code: the run stalled. 128 plus a signal: it or
+// (--check_equivalence). 75, or --stall_exit_code: the run stalled. 76: bits have flipped. 128 plus
+// a signal: it or
 // --max_time ended the run. Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 

@@ -8,6 +8,7 @@
 #include "belfry/framework/graph/weights.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/names/named_weights.h"
+#include "belfry/trainers/program/configuration.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/memory_folders.h"
@@ -18,17 +19,6 @@
 
 namespace belfry {
 namespace {
-
-// The configuration with the number of shards, which decides bits. Flags alone do not give it: it
-// follows from the model, too.
-JsonValue with_shards(const JsonValue& config, std::int64_t shards) {
-  JsonValue whole = JsonValue::object();
-  for (const auto& [name, value] : config.members()) {
-    if (name == kChosen) whole.set("shards", shards);
-    whole.set(name, value);
-  }
-  return whole;
-}
 
 // As of layers that are frozen under an OverrideCachingDevice.
 void warn_of_unsaved(const Graph& graph) {
@@ -171,7 +161,8 @@ JsonValue TrainingRun::config_of_run(const Trainer& trainer) {
   JsonValue config = flags_.config;
   if (start_.found() && !flags_.given.batch)
     config.set("global_batch_size", trainer.built().batches().global_batch());
-  config = with_shards(config, trainer.built().options().shards);
+  // Flags alone do not give it: it follows from the model, too.
+  set_flag(config, "shards", trainer.built().options().shards);
   const bool goes_on = start_.resumed_from() && flags_.run.resume == "auto";
   const std::string before = run_id_of(directory_->path(), directory_->files());
   std::string id = goes_on ? before : "";

@@ -127,8 +127,9 @@ std::string_view half(std::string_view both, bool second) {
       "; one of the two has computed wrong, or read wrong data; belfry replay of this step, before "
       "the run resumes, says which, if the run notes hashes (",
       the_option("hash_every"),
-      "); then start the same command again, which resumes from the newest checkpoint, and without "
-      "that machine if it comes again"));
+      "); then start the same command again, which resumes from the newest checkpoint; if this "
+      "happens again, "
+      "leave out that machine"));
 }
 
 }  // namespace contribution_check_file

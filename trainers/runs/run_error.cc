@@ -37,10 +37,10 @@ std::string advice_for(ErrorKind kind) {
       return "look for the device that failed first, and start the same command again";
     case ErrorKind::kDevice: return "see that the device works, and start the same command again";
     case ErrorKind::kCorrupted:
-      return "start the same command again, which resumes from the newest checkpoint, and without "
-             "the machine that is named if it comes again";
+      return "start the same command again, which resumes from the newest checkpoint; if this "
+             "happens again, leave out the machine that is named";
     case ErrorKind::kOp: return "correct the data or the model, and start the same command again";
-    default: return "mend the cause, and start the same command again";
+    default: return "fix the cause, and start the same command again";
   }
 }
 
@@ -90,6 +90,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   if (const Processes* const processes = trainer.built().processes())
     known = of_process(std::move(known), processes->rank(), processes->host(processes->rank()));
   if (divergence) known.kind = ErrorKind::kDiverged;
+  const std::string advice = divergence ? divergence.advice : known.advice;
   return JsonValue::object()
       .set("code", name_of(known.kind))
       .set("what", what)
@@ -104,7 +105,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
       .set("option", text_or_null(known.option))
       .set("cause", text_or_null(cause))
       .set("kept", text_or_null(kept))
-      .set("do", divergence ? divergence.advice : advice_for(known.kind));
+      .set("do", advice.empty() ? advice_for(known.kind) : advice);
 }
 
 }  // namespace belfry

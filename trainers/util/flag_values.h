@@ -14,7 +14,7 @@
 
 namespace belfry {
 
-// A mistake on the command line. A program exits with 2 for it, and with 1 after any other error.
+// A mistake on the command line. A program exits with 2 for it.
 class FlagError : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;

@@ -22,7 +22,7 @@ class OutputCheckTest : public testing::Test {
     OutputCheck check;
     CompiledStep& step = session.prepare({sum.node()}, {{x, value.shape(), 100}}, {.fuse = false});
     const Tensor feeds[] = {value};
-    step.run(feeds, {.check = &check});
+    step.run(feeds, {.watch = &check});
     return check.origin_of({{of}});
   }
 
@@ -74,7 +74,7 @@ TEST(OutputCheck, BlamesNoInfinityOnPurpose) {
     OutputCheck check;
     CompiledStep& step = session.prepare({bad.node()}, {{x, value.shape(), 0}}, {.fuse = false});
     const Tensor feeds[] = {value};
-    step.run(feeds, {.check = &check});
+    step.run(feeds, {.watch = &check});
     return check.origin_of({{of}},
                            [&](const Node& node) { return on_purpose && &node == &mask.node(); });
   };
@@ -93,7 +93,7 @@ TEST_F(OutputCheckTest, EndsWithItsRun) {
   OutputCheck check;
   CompiledStep& step = session.prepare({sum.node()}, {{x, kBad.shape(), 100}}, {.fuse = false});
   const Tensor good[] = {kGood}, bad[] = {kBad};
-  step.run(good, {.check = &check});
+  step.run(good, {.watch = &check});
   step.run(bad);
   EXPECT_FALSE(check.origin_of({{sum}}));
 }

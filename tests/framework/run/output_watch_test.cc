@@ -27,7 +27,7 @@ class OutputHashesTest : public testing::Test {
                                          {{inputs[0], same.shape()}, {inputs[1], same.shape()}});
     OutputHashes watch;
     const Tensor feeds[] = {same, other};
-    step.run(feeds, {.check = &watch});
+    step.run(feeds, {.watch = &watch});
     return watch.by_tower();
   }
 

@@ -165,7 +165,7 @@ TEST(BadValue, OfTheDataNamesFieldAndSample) {
   EXPECT_EQ(found->kind, "Mul");
   EXPECT_EQ(found->value, "inf");
   EXPECT_EQ(found->sample, kBad);
-  EXPECT_EQ(found->advice(), "mend this sample, or leave it out");
+  EXPECT_EQ(found->advice(), "fix this sample, or leave it out");
   EXPECT_THAT(found->text(), HasSubstr(cat("whose input 'x' is not finite, in row ", found->row,
                                            " of the batch (training sample 5)")));
 }

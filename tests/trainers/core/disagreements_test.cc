@@ -140,8 +140,10 @@ TEST(Disagreements, AboutOptionsAreNamedWithBothValues) {
        })},
       {"the precision is bf16 there, and f32 in rank 0",
        of_options([](auto& o) { o.precision = Precision::kBf16; })},
-      {"how gradients are combined is collective, bucket_mb 25, ",
-       of_options([](auto& o) { o.aggregation.bucket_mb = 25; })},
+      {"how gradients are combined is collective, bucket_mb 25, ", of_options([](auto& o) {
+         o.aggregation.bucket_mb = 25;
+         o.aggregation.choice.buckets = {25};
+       })},
       {"how gradients are combined is ring, ",
        of_options([](auto& o) { o.aggregation.allreduce = "ring"; })},
       {"how gradients are combined is collective, bucket_mb 0, gradient_repacking 0, "

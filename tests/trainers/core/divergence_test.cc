@@ -187,7 +187,7 @@ TEST_F(DivergenceTest, NamesTheSampleOfTheDataThatIsNotFinite) {
     const TrainResult result = run_train(flags, recipe);
     EXPECT_EQ(result.code, 1);
     EXPECT_THAT(result.error,
-                AllOf(HasSubstr("field 'x' of training sample 13 has nan at element 3; mend this "
+                AllOf(HasSubstr("field 'x' of training sample 13 has nan at element 3; fix this "
                                 "sample, or leave it out"),
                       Not(HasSubstr("rate"))));
   }
@@ -366,7 +366,7 @@ TEST_F(DivergenceTest, OfF16NamesTheSampleOfTheDataThatIsNotFinite) {
   EXPECT_EQ(stopped.code, 1);
   EXPECT_LE(report()["steps"], 4);
   const char* const sample = "field 'y' of training sample 5 has nan at element 0";
-  EXPECT_THAT(stopped.error, AllOf(HasSubstr(cat(sample, "; mend this sample, or leave it out")),
+  EXPECT_THAT(stopped.error, AllOf(HasSubstr(cat(sample, "; fix this sample, or leave it out")),
                                    Not(HasSubstr("rate")), Not(HasSubstr("65504"))));
   std::vector<std::string> all = flags;
   all.emplace_back("--on_nonfinite=continue");

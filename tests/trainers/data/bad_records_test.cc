@@ -34,7 +34,7 @@ TEST(BadRecords, CountOnceEach) {
 TEST(BadRecords, EndWithAnErrorByDefault) {
   BadRecords records;
   EXPECT_THAT(message_of<IoError>([&] { records.note(BadRecord("a", 5, "too short")); }),
-              HasSubstr("a: bad record at byte 5: too short; mend the file"));
+              HasSubstr("a: bad record at byte 5: too short; fix the file"));
   EXPECT_EQ(records.count(), 0);
 }
 

@@ -128,7 +128,7 @@ TEST(Cifar10, NamesFileOffsetAndReasonOfABadRecord) {
   const std::string path = folder.write("data_batch_1.bin", records({1, 12, 2}));
   EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
               AllOf(HasSubstr(path + ": bad record at byte 3073: expected a label from 0 to 9"),
-                    EndsWith("found 12; mend the file, or let such records be left out (the "
+                    EndsWith("found 12; fix the file, or let such records be left out (the "
                              "option bad_records, skip:N)")));
 }
 

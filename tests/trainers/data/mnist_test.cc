@@ -131,7 +131,7 @@ TEST(Mnist, NamesTheByteOfALabelAboveNine) {
   write_mnist(folder, 12, 12, 12);
   EXPECT_THAT(load_error(folder),
               AllOf(HasSubstr("/train-labels-idx1-ubyte: bad record at byte 18: expected a label "
-                              "from 0 to 9, found 10; mend the file, or let such records be left "
+                              "from 0 to 9, found 10; fix the file, or let such records be left "
                               "out (the option bad_records, skip:N)"),
                     HasSubstr("(the option data_dir)")));
 }
