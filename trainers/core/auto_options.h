@@ -1,25 +1,12 @@
-// How `--allreduce=auto` chooses: options, and choices of earlier runs.
+// How `--allreduce=auto` chooses.
 #pragma once
 #include <algorithm>
-#include <functional>
-#include <optional>
-#include <string>
+#include <memory>
 #include <vector>
-
-#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 
 struct MachineDescription;
-
-// The choice of an earlier run, and the devices and packing it was made for.
-struct KeptChoice {
-  std::string allreduce;
-  double bucket_mb = 0;
-  int gradient_repacking = 0, small_tensors_kb = 0;
-  std::vector<DeviceSpec> devices;
-  std::string from = {};  // whose choice it was, for people
-};
 
 // The default size of buckets of gradients, in MiB.
 inline constexpr double kDefaultBucketMb = 4;
@@ -31,18 +18,23 @@ constexpr double default_bucket_mb(int processes) {
   return std::clamp(processes / 4.0, kDefaultBucketMb, 32.0);
 }
 
+// With several processes a bucket that nobody has asked for holds an eighth of the gradients at
+// most, so that most of them are under way before the last ones are known. Short pieces cost more
+// than they save. `whole`: processes send whole buckets, not pieces.
+constexpr double bucket_mb_of_processes(double most_mb, double gradient_bytes, int processes,
+                                        bool whole) {
+  constexpr double kLeastPiece = 0.25;  // MiB
+  const double least = whole ? kLeastPiece : kLeastPiece * processes;
+  return std::min(most_mb, std::max(gradient_bytes / 8 / (1 << 20), least));
+}
+
 // How to choose.
 struct AutoOptions {
   bool any = false;  // also tries strategies that are not canonical
   // Sizes of buckets to try, in MiB (see ChoiceOptions); unused with packed gradients. A single
   // size is the one that the user asked for.
   std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
-  // Returns the machine to predict for. It is called when a choice has to be made. None:
-  // find_machine() of the devices.
-  std::function<MachineDescription()> machine = {};
-  // A choice to reuse without a prediction, if devices and packing are the same.
-  std::optional<KeptChoice> kept = {};
-  bool choose_anew = false;  // ignores `kept`, for --remeasure
+  std::shared_ptr<const MachineDescription> machine = {};  // to predict for; `auto` needs one
 };
 
 }  // namespace belfry

@@ -81,9 +81,9 @@ class FlagTable {
                                      .reported = true,
                                      .compared = false}));
     add(combining_options());
-    add_part(
-        all_, auto_options(), kAutoGroup, [](auto& flags) -> auto& { return flags.automatic; });
     group_ = kAutoGroup;
+    add(
+        links_option(), [](auto& flags) -> auto& { return flags.links; });
     add(
         auto_any_option(),
         [](auto& flags) -> auto& { return flags.trainer.aggregation.choice.any; });
