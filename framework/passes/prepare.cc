@@ -112,7 +112,8 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       launch.enqueue = prepare_on_gpu(node, device, kernel, context.options.deterministic);
     else
       launch.run = prepare_kernel(kernel, context.options.reference_kernels);
-    launch.workspace_bytes = kernel.workspace_bytes();
+    // Each part has a workspace of its own, in cache lines of its own.
+    launch.workspace_bytes = (kernel.workspace_bytes() + 63) / 64 * 64 * launch.parts();
   }
 }
 
