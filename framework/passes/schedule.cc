@@ -26,8 +26,9 @@ namespace {
 // (gather of shards, random numbers) has parts of twice as many bytes, so it is cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
-// On a device with one shard, workers share all launches that are large and can be divided. Bytes
-// of results, or multiply-adds, of a part, at least; and parts, at most.
+// If one CPU device with one shard has all work of hosts, workers share all of its launches that
+// are large and can be divided. Bytes of results, or multiply-adds, of a part, at least; and parts,
+// at most.
 constexpr std::int64_t kSharedBytes = 128 << 10;
 constexpr double kSharedWork = 1 << 22;
 constexpr std::int64_t kMostSharedParts = 32;
@@ -64,9 +65,12 @@ class Scheduler {
         context_(context),
         deps_(launch_deps(graph)),
         launch_of_(graph.nodes.size()) {
-    std::set<int> sending;
-    for (const PlanNode& node : graph.nodes)
+    std::set<int> sending, on_hosts;
+    for (const PlanNode& node : graph.nodes) {
       if (node.op->exchange) sending.insert(node.device());
+      if (node.launches() && !device(node.device()).on_gpu()) on_hosts.insert(node.device());
+    }
+    shares_all_ = graph.shards_per_device == 1 && on_hosts.size() == 1;
     made_.clocks = Clocks(kMostStrands * context.devices.size() + kMessageStrands * sending.size());
   }
 
@@ -182,7 +186,7 @@ class Scheduler {
 
   // The part that a worker takes at a time. Above the limit workers share collectives and sums over
   // shards, with the updates that are fused with them. They also share sums of messages, gathers of
-  // shards, and random numbers of f32 and f64; and others, if there is only one shard.
+  // shards, and random numbers of f32 and f64; and others, if nothing else could occupy them.
   std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole;  // shards are taken one by one
@@ -199,8 +203,8 @@ class Scheduler {
   // tensors of 16 bits are not shared; nor are those that only fill memory.
   std::int64_t part_of_other(const PlanNode& node, std::int64_t whole) const {
     const auto is_of_half = [](const TensorType& type) { return is_half(type.dtype); };
-    if (graph_.shards_per_device > 1 || node.op->split == WorkSplit::kSerial ||
-        node.fused_update() || node.inputs.empty() || node.types.empty())
+    if (!shares_all_ || node.op->split == WorkSplit::kSerial || node.fused_update() ||
+        node.inputs.empty() || node.types.empty())
       return whole;
     const std::vector<TensorType> inputs = graph_.input_types(node);
     if (std::ranges::any_of(inputs, is_of_half) || std::ranges::any_of(node.types, is_of_half))
@@ -221,7 +225,7 @@ class Scheduler {
   }
 
   // The number of tensors that a node reads, or counts as reading, to make one of its results. 0:
-  // workers do not share it, unless there is only one shard.
+  // workers share it only if they share all.
   struct Combined {
     DType dtype = DType::kF32;
     std::int64_t read = 0;
@@ -288,6 +292,7 @@ class Scheduler {
   std::map<int, std::vector<StrandIndex>> message_strands_;  // by device
   std::map<int, Sums> sums_;                                 // by device
   int collectives_ = 0;
+  bool shares_all_ = false;
 };
 
 }  // namespace

@@ -213,8 +213,8 @@ TEST(Schedule, RandomNumbersAreCutIntoParts) {
   EXPECT_EQ(parts(fill(graph, {1 << 20}, 1)), 1) << "as fast as memory";
 }
 
-// Nothing else in the plan of one shard could occupy other workers.
-TEST(Schedule, LargeLaunchesOfOneShardAreCutIntoParts) {
+// Nothing else could occupy other workers.
+TEST(Schedule, LargeLaunchesOfOneShardOnOneDeviceAreCutIntoParts) {
   Graph graph;
   const auto part_of = [&](const Output& made) {
     const auto devices = cpu_devices(1);
@@ -235,6 +235,18 @@ TEST(Schedule, LargeLaunchesOfOneShardAreCutIntoParts) {
   EXPECT_EQ(part_of(relu(filled({1 << 15}))), 1 << 15) << "128 KiB";
   EXPECT_EQ(part_of(softmax(filled({100, 1 << 10}))), 34) << "by rows";
   EXPECT_EQ(part_of(relu(fill(graph, {1 << 16}, 1, DType::kF16))), 1 << 16) << "one workspace";
+}
+
+TEST(Schedule, LaunchesOfSeveralDevicesAreNotCut) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (int d = 0; d < 2; ++d) {
+    DeviceScope scope(graph, cpu(d));
+    fetches.emplace_back(relu(fill(graph, {1 << 20}, d)).node());
+  }
+  const auto devices = cpu_devices(2);
+  const Plan plan = compiled(devices, fetches);
+  for (const Launch& launch : plan.launches) EXPECT_EQ(launch.parts(), 1);
 }
 
 TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
