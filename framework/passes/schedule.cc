@@ -189,7 +189,7 @@ class Scheduler {
   // shards, and random numbers of f32 and f64; and others, if nothing else could occupy them.
   std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (node.sharding.divides()) return whole;  // shards are taken one by one
+    if (node.sharding.divides()) return part_of_other(node, whole);
     const auto [dtype, read] = combined_by(node);
     if (read == 0) return part_of_other(node, whole);
     const auto element = static_cast<std::int64_t>(size_of(dtype));
@@ -199,8 +199,9 @@ class Scheduler {
     return std::max(bytes / element, (whole + 64 * kMostParts - 1) / (64 * kMostParts) * 64);
   }
 
-  // The same for launches that combine nothing. HalfKernel has one workspace, so launches with
-  // tensors of 16 bits are not shared; nor are those that only fill memory.
+  // The same for launches that combine nothing, or that run once per shard: several shards are
+  // taken one by one. HalfKernel has one workspace, so launches with tensors of 16 bits are not
+  // shared; nor are those that only fill memory.
   std::int64_t part_of_other(const PlanNode& node, std::int64_t whole) const {
     const auto is_of_half = [](const TensorType& type) { return is_half(type.dtype); };
     if (!shares_all_ || node.op->split == WorkSplit::kSerial || node.fused_update() ||
