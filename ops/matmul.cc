@@ -155,18 +155,33 @@ Products products_of(const KernelPlan& plan) {
           .step_c = gemm.m * gemm.n};
 }
 
-// multiply(a, b, c, workspace) computes one product.
+// multiply(rows, a, b, c, workspace) computes these rows of one product. Only a single product is
+// divided.
 template <class T, class Multiply>
-KernelRun each_product(const Products& s, Multiply multiply) {
-  return [s, multiply](const KernelPointers& p) {
+KernelRun each_product(const KernelPlan& plan, const Products& s, Multiply multiply) {
+  const bool divides = plan.op().split == WorkSplit::kRows && plan.output().shape.rank() == 2;
+  return [s, multiply, divides](const KernelPointers& p) {
     const T* a = p.input<T>(0);
     const T* b = p.input<T>(1);
     T* c = p.output<T>();
+    const WorkRange rows = divides ? WorkRange{p.begin(), p.end()} : WorkRange{0, s.gemm.m};
     each_leading(s.leading, s.leading.size(), 0, 0, [&](std::int64_t i, std::int64_t j) {
-      multiply(a + i * s.step_a, b + j * s.step_b, c, p.workspace());
+      multiply(rows, a + i * s.step_a, b + j * s.step_b, c, p.workspace());
       c += s.step_c;
     });
   };
+}
+
+// Our own kernels, for some rows.
+template <class T, class Gemm>
+KernelRun products_by(const KernelPlan& plan, const Products& s, Gemm gemm) {
+  return each_product<T>(
+      plan, s, [shape = s.gemm, gemm](WorkRange rows, const T* a, const T* b, T* c, std::byte*) {
+        kernels::GemmShape part = shape;
+        part.m = rows.size();
+        const std::int64_t first = rows.begin;
+        gemm(part, a + (shape.transpose_a ? first : first * shape.row_a), b, c + first * shape.n);
+      });
 }
 
 // Below this many multiplications a library call costs more than our own loops.
@@ -179,24 +194,21 @@ KernelRun matmul_cpu(KernelPlan& plan) {
   if (plan.dtype() == DType::kF32 && work > kTiny) {
     auto library = std::make_shared<kernels::OneDnnGemm>(plan, s.gemm);
     return each_product<float>(
-        s, [library](const float* a, const float* b, float* c, std::byte* workspace) {
-          library->run(a, b, c, workspace);
+        plan, s,
+        [library](WorkRange rows, const float* a, const float* b, float* c, std::byte* workspace) {
+          library->run(rows.begin, rows.end, a, b, c, workspace);
         });
   }
 #endif
   return visit_floating(plan.dtype(), [&]<class T>(T) {
-    return each_product<T>(s, [gemm_shape = s.gemm](const T* a, const T* b, T* c, std::byte*) {
-      kernels::gemm(gemm_shape, a, b, c);
-    });
+    return products_by<T>(plan, s, [](const auto&... of) { kernels::gemm(of...); });
   });
 }
 
 KernelRun matmul_reference(KernelPlan& plan) {
   const Products s = products_of(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
-    return each_product<T>(s, [gemm_shape = s.gemm](const T* a, const T* b, T* c, std::byte*) {
-      kernels::gemm_reference(gemm_shape, a, b, c);
-    });
+    return products_by<T>(plan, s, [](const auto&... of) { kernels::gemm_reference(of...); });
   });
 }
 
@@ -206,6 +218,7 @@ const Op kMatMul{.name = "MatMul",
                  .inputs = 2,
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
+                 .split = WorkSplit::kRows,
                  .heavy = true,
                  .work = matmul_work,
                  .shards = matmul_shards,
@@ -217,6 +230,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .inputs = 2,
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
+                           .split = WorkSplit::kRows,
                            .heavy = true,
                            .work = matmul_work,
                            .shards = transpose_a_shards,

@@ -4,6 +4,15 @@
 #include <vector>
 
 namespace belfry {
+
+std::int64_t rows_of_product_part(const Shape& product) {
+  constexpr std::int64_t kRows = 128, kFewest = 16, kColumns = 64;
+  const std::int64_t rows = product[0], last = rows % kRows;
+  const bool divides =
+      product.rank() == 2 && product[1] >= kColumns && (last == 0 || last >= kFewest);
+  return divides && rows > kRows ? kRows : rows;
+}
+
 double work_elements(const Shape& shape, std::size_t first) {
   double result = 1;
   for (std::size_t i = first; i < shape.rank(); ++i)

@@ -1,6 +1,7 @@
 // How much a node computes: what Op::work states, for reports and for the choice of shards.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "belfry/framework/graph/node.h"
@@ -23,6 +24,11 @@ struct WorkContext {
   const Node& node;
   std::span<const TensorType> inputs, outputs;
 };
+
+// Parts of a product whose op is WorkSplit::kRows begin at multiples of so many rows; if that is
+// all rows, the product is not divided. Libraries compute few rows, and products of few columns, in
+// other ways, whose last bits differ.
+std::int64_t rows_of_product_part(const Shape& product);
 
 // The elements in the dimensions from `first` on. Unknown sizes and empty dimensions count as 1.
 double work_elements(const Shape& shape, std::size_t first = 0);

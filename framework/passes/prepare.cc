@@ -78,6 +78,21 @@ void prepare_shards(const PlanGraph& graph, const PlanNode& node, bool reference
                                       launch.workspace_bytes);
 }
 
+void prepare_whole(const PlanGraph& graph, const PlanNode& node, const Device& device,
+                   const SessionOptions& options, Launch& launch) {
+  const std::vector<TensorType> inputs = graph.input_types(node);
+  KernelPlan kernel(*node.node, inputs, node.types, launch.range);
+  kernel.set_op(*node.op);
+  kernel.set_batch({.numbered = node.rows > 0});
+  if (node.rank())
+    prepare_rank(node, device, kernel, options.deterministic, launch);
+  else if (device.backend)
+    launch.enqueue = prepare_on_gpu(node, device, kernel, options.deterministic);
+  else
+    launch.run = prepare_kernel(kernel, options.reference_kernels);
+  launch.workspace_bytes = kernel.workspace_bytes();
+}
+
 }  // namespace
 
 void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
@@ -98,21 +113,12 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       launch.run = node.packed_form()->pack;
       continue;
     }
-    if (node.sharding.divides()) {
+    if (node.sharding.divides())
       prepare_shards(graph, node, context.options.reference_kernels, launch);
-      continue;
-    }
-    const std::vector<TensorType> inputs = graph.input_types(node);
-    KernelPlan kernel(*node.node, inputs, node.types, launch.range);
-    kernel.set_op(*node.op);
-    kernel.set_batch({.numbered = node.rows > 0});
-    if (node.rank())
-      prepare_rank(node, device, kernel, context.options.deterministic, launch);
-    else if (device.backend)
-      launch.enqueue = prepare_on_gpu(node, device, kernel, context.options.deterministic);
     else
-      launch.run = prepare_kernel(kernel, context.options.reference_kernels);
-    launch.workspace_bytes = kernel.workspace_bytes();
+      prepare_whole(graph, node, device, context.options, launch);
+    // Each part has a workspace of its own, in cache lines of its own.
+    launch.workspace_bytes = (launch.workspace_bytes + 63) / 64 * 64 * launch.parts();
   }
 }
 

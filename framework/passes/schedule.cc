@@ -13,6 +13,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/graph/op_work.h"
 #include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fused_update.h"
@@ -24,6 +25,13 @@ namespace {
 // bytes, so a worker's share of a sum fits in its cache. A launch that counts as reading one tensor
 // (gather of shards, random numbers) has parts of twice as many bytes, so it is cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
+
+// If one CPU device with one shard has all work of hosts, workers share all of its launches that
+// are large and can be divided. Bytes of results, or multiply-adds, of a part, at least; and parts,
+// at most.
+constexpr std::int64_t kSharedBytes = 128 << 10;
+constexpr double kSharedWork = 1 << 22;
+constexpr std::int64_t kMostSharedParts = 32;
 
 // Bytes of partial sums that may wait to be added. A worker runs a shard through the step until it
 // must wait for a sum, so that the shard's tensors stay in its cache.
@@ -57,9 +65,12 @@ class Scheduler {
         context_(context),
         deps_(launch_deps(graph)),
         launch_of_(graph.nodes.size()) {
-    std::set<int> sending;
-    for (const PlanNode& node : graph.nodes)
+    std::set<int> sending, on_hosts;
+    for (const PlanNode& node : graph.nodes) {
       if (node.op->exchange) sending.insert(node.device());
+      if (node.launches() && !device(node.device()).on_gpu()) on_hosts.insert(node.device());
+    }
+    shares_all_ = graph.shards_per_device == 1 && on_hosts.size() == 1;
     made_.clocks = Clocks(kMostStrands * context.devices.size() + kMessageStrands * sending.size());
   }
 
@@ -175,12 +186,12 @@ class Scheduler {
 
   // The part that a worker takes at a time. Above the limit workers share collectives and sums over
   // shards, with the updates that are fused with them. They also share sums of messages, gathers of
-  // shards, and random numbers of f32 and f64.
+  // shards, and random numbers of f32 and f64; and others, if nothing else could occupy them.
   std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (node.sharding.divides()) return whole;  // shards are taken one by one
+    if (node.sharding.divides()) return part_of_other(node, whole);
     const auto [dtype, read] = combined_by(node);
-    if (read == 0) return whole;
+    if (read == 0) return part_of_other(node, whole);
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
     // At least 4 KiB of each tensor, in whole cache lines, and no more parts than kMostParts.
@@ -188,8 +199,34 @@ class Scheduler {
     return std::max(bytes / element, (whole + 64 * kMostParts - 1) / (64 * kMostParts) * 64);
   }
 
+  // The same for launches that combine nothing, or that run once per shard: several shards are
+  // taken one by one. HalfKernel has one workspace, so launches with tensors of 16 bits are not
+  // shared; nor are those that only fill memory.
+  std::int64_t part_of_other(const PlanNode& node, std::int64_t whole) const {
+    const auto is_of_half = [](const TensorType& type) { return is_half(type.dtype); };
+    if (!shares_all_ || node.op->split == WorkSplit::kSerial || node.fused_update() ||
+        node.inputs.empty() || node.types.empty())
+      return whole;
+    const std::vector<TensorType> inputs = graph_.input_types(node);
+    if (std::ranges::any_of(inputs, is_of_half) || std::ranges::any_of(node.types, is_of_half))
+      return whole;
+    // Parts consist of this many units.
+    std::int64_t unit = node.op->split == WorkSplit::kElements ? 64 : 1, parts = 0;
+    if (node.op->work) {
+      unit = rows_of_product_part(node.types[0].shape);
+      const double work = node.op->work({*node.node, inputs, node.types}).multiply_adds;
+      parts = std::min(whole / unit, static_cast<std::int64_t>(work / kSharedWork));
+    } else {
+      parts = node.types[0].bytes() / kSharedBytes;
+    }
+    if (parts < 2) return whole;
+    const std::int64_t units = (whole + unit - 1) / unit;
+    parts = std::min({parts, units, kMostSharedParts});
+    return (units + parts - 1) / parts * unit;
+  }
+
   // The number of tensors that a node reads, or counts as reading, to make one of its results. 0:
-  // workers do not share it.
+  // workers share it only if they share all.
   struct Combined {
     DType dtype = DType::kF32;
     std::int64_t read = 0;
@@ -256,6 +293,7 @@ class Scheduler {
   std::map<int, std::vector<StrandIndex>> message_strands_;  // by device
   std::map<int, Sums> sums_;                                 // by device
   int collectives_ = 0;
+  bool shares_all_ = false;
 };
 
 }  // namespace

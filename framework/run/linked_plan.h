@@ -23,8 +23,12 @@ struct LinkedLaunch {
   bool writes = false;  // it writes variables
   std::int64_t first_row = 0;
 
+  // Of the whole launch, or of a part, which has its own share of the workspace.
   KernelPointers pointers(WorkRange of, std::uint64_t step) const {
-    return {inputs, outputs, workspace, of, step, first_row};
+    std::byte* own = workspace;
+    if (parts > 1 && workspace)
+      own += (of.begin - range.begin) / launch->part_size * (launch->workspace_bytes / parts);
+    return {inputs, outputs, own, of, step, first_row};
   }
 };
 

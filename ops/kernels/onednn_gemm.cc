@@ -1,7 +1,10 @@
 #include "belfry/ops/kernels/onednn_gemm.h"
 
 #if BELFRY_ONEDNN
+#include <algorithm>
+
 #include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/op_work.h"
 
 namespace belfry::kernels {
 namespace {
@@ -29,24 +32,52 @@ onednn::Primitive make_matmul(const KernelPlan& plan, const GemmShape& s) {
 }  // namespace
 
 OneDnnGemm::OneDnnGemm(KernelPlan& plan, const GemmShape& shape)
-    : node_(plan.node().describe()), shape_(shape) {
+    : node_(plan.node().describe()),
+      shape_(shape),
+      part_rows_(plan.op().split == WorkSplit::kRows && plan.output().shape.rank() == 2
+                     ? rows_of_product_part(plan.output().shape)
+                     : shape.m) {
   if (!shape.transpose_b && shape.n >= kNarrow) {
     onednn::guarded(plan, [] { onednn::make_code_of_products(); });
     return;
   }
-  matmul_ = make_matmul(plan, shape);
-  plan.workspace(matmul_->scratch_bytes());
+  std::int64_t workspace = 0;
+  const auto make = [&](std::optional<onednn::Primitive>& matmul, std::int64_t rows) {
+    GemmShape part = shape;
+    part.m = rows;
+    matmul = make_matmul(plan, part);
+    workspace = std::max(workspace, matmul->scratch_bytes());
+  };
+  make(matmul_, shape.m);
+  if (part_rows_ < shape.m) {
+    make(part_, part_rows_);
+    if (const std::int64_t last = shape.m % part_rows_; last > 0) make(last_, last);
+  }
+  plan.workspace(workspace);
 }
 
-void OneDnnGemm::run(const float* a, const float* b, float* c, std::byte* workspace) const {
-  if (matmul_) {
-    matmul_->run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}}, workspace);
+void OneDnnGemm::run(std::int64_t begin, std::int64_t end, const float* a, const float* b, float* c,
+                     std::byte* workspace) const {
+  if (!matmul_ || end - begin == shape_.m) return run_rows(matmul_, begin, end, a, b, c, workspace);
+  for (std::int64_t row = begin; row < end; row += part_rows_) {
+    const std::int64_t next = std::min(row + part_rows_, end);
+    run_rows(next - row == part_rows_ ? part_ : last_, row, next, a, b, c, workspace);
+  }
+}
+
+void OneDnnGemm::run_rows(const std::optional<onednn::Primitive>& matmul, std::int64_t begin,
+                          std::int64_t end, const float* a, const float* b, float* c,
+                          std::byte* workspace) const {
+  a += shape_.transpose_a ? begin : begin * shape_.row_a;
+  c += begin * shape_.n;
+  if (matmul) {
+    matmul->run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}}, workspace);
     return;
   }
   const OneDnnCall call;
   onednn::check_run(
-      dnnl_sgemm(shape_.transpose_a ? 'T' : 'N', shape_.transpose_b ? 'T' : 'N', shape_.m, shape_.n,
-                 shape_.k, 1.0f, a, shape_.row_a, b, shape_.row_b, 0.0f, c, shape_.n),
+      dnnl_sgemm(shape_.transpose_a ? 'T' : 'N', shape_.transpose_b ? 'T' : 'N', end - begin,
+                 shape_.n, shape_.k, 1.0f, a, shape_.row_a, b, shape_.row_b, 0.0f, c, shape_.n),
       node_);
 }
 

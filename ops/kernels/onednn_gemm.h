@@ -15,12 +15,23 @@ class OneDnnGemm {
  public:
   // Asks the plan for the workspace that run() is given.
   OneDnnGemm(KernelPlan& plan, const GemmShape& shape);
-  void run(const float* a, const float* b, float* c, std::byte* workspace) const;
+  void run(const float* a, const float* b, float* c, std::byte* workspace) const {
+    run(0, shape_.m, a, b, c, workspace);
+  }
+  // Computes rows [begin, end) of C alone: parts of rows_of_product_part(), in plans of a product.
+  void run(std::int64_t begin, std::int64_t end, const float* a, const float* b, float* c,
+           std::byte* workspace) const;
 
  private:
+  void run_rows(const std::optional<onednn::Primitive>& matmul, std::int64_t begin,
+                std::int64_t end, const float* a, const float* b, float* c,
+                std::byte* workspace) const;
+
   std::string node_;
   GemmShape shape_;
-  std::optional<onednn::Primitive> matmul_;  // empty for sgemm
+  std::int64_t part_rows_;
+  // All rows, those of a part, and those of a last part that is smaller. Empty for sgemm.
+  std::optional<onednn::Primitive> matmul_, part_, last_;
 };
 
 }  // namespace belfry::kernels

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/op_work.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/kernels/gemm.h"
 #include "belfry/tests/support/op_test.h"
@@ -142,6 +144,52 @@ TEST(BroadcastMatMul, KeepsItsContract) {
       check({5, 2}, {2});
       check({2}, {3, 1});
     }
+}
+
+// Runs the node's kernel on random inputs, part by part, each of `rows` rows.
+Tensor product_in_parts(const Node& node, std::int64_t rows) {
+  std::vector<TensorType> inputs;
+  std::vector<Tensor> tensors;
+  for (const Output& input : node.inputs()) {
+    inputs.push_back(input.type());
+    tensors.push_back(random_values(input.shape(), -1, 1, static_cast<unsigned>(inputs.size())));
+  }
+  const TensorType output = node.output_type(0);
+  Tensor product(output.shape, output.dtype);
+  KernelPlan plan(node, inputs, {&output, 1}, {0, output.shape[0]});
+  const KernelRun run = prepare_kernel(plan, false);
+  Tensor workspace({plan.workspace_bytes()}, DType::kU8);
+  void* const read[] = {tensors[0].mutable_raw(), tensors[1].mutable_raw()};
+  void* const written[] = {product.mutable_raw()};
+  for (std::int64_t row = 0; row < output.shape[0]; row += rows)
+    run(KernelPointers(read, written, workspace.mutable_raw(),
+                       {row, std::min(row + rows, output.shape[0])}, 0));
+  return product;
+}
+
+TEST(MatMul, PartsHaveTheBitsOfTheWhole) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      Graph graph;
+      constexpr std::int64_t kRows = 300, kColumns = 200, kDepth = 900;
+      const Output a =
+          placeholder(graph, "a", DType::kF32, ta ? Shape{kDepth, kRows} : Shape{kRows, kDepth});
+      const Output b = placeholder(graph, "b", DType::kF32,
+                                   tb ? Shape{kColumns, kDepth} : Shape{kDepth, kColumns});
+      const Output c = matmul(a, b, {.transpose_a = ta, .transpose_b = tb});
+      const std::int64_t rows = rows_of_product_part(c.shape());
+      EXPECT_EQ(rows, 128);
+      EXPECT_EQ(product_in_parts(c.node(), rows), product_in_parts(c.node(), kRows)) << ta << tb;
+      EXPECT_EQ(product_in_parts(c.node(), 2 * rows), product_in_parts(c.node(), kRows));
+    }
+}
+
+TEST(MatMul, FewRowsOrColumnsAreNotDivided) {
+  EXPECT_EQ(rows_of_product_part({256, 64}), 128);
+  EXPECT_EQ(rows_of_product_part({128, 64}), 128);
+  EXPECT_EQ(rows_of_product_part({257, 64}), 257);
+  EXPECT_EQ(rows_of_product_part({256, 63}), 256);
+  EXPECT_EQ(rows_of_product_part({256, 300, 64}), 256);
 }
 
 TEST(BroadcastMatMul, KeepsItsContractForTheMatricesOfTheLibrary) {

@@ -142,8 +142,9 @@ class Evaluation {
       return {same};
     }
     for (const TensorType& type : output_types) outputs.push_back(poisoned(type));
+    // Products are cut only after many rows (rows_of_product_part).
     const bool whole_only =
-        kernel_source && !options_.reference && op.split != WorkSplit::kElements;
+        op.work || (kernel_source && !options_.reference && op.split != WorkSplit::kElements);
     const std::vector<WorkRange> ranges =
         divide(extent(node, input_types, output_types), whole_only ? 0 : options_.shift,
                op.split == WorkSplit::kSerial || whole_only ? 1 : options_.parts);

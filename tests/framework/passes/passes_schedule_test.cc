@@ -5,6 +5,9 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/softmax.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 
 namespace belfry {
@@ -208,6 +211,42 @@ TEST(Schedule, RandomNumbersAreCutIntoParts) {
   EXPECT_EQ(parts(random_uniform(graph, {1 << 20})), 32);
   EXPECT_EQ(parts(random_normal(graph, {1 << 20}, 1, DType::kF16)), 1) << "one workspace";
   EXPECT_EQ(parts(fill(graph, {1 << 20}, 1)), 1) << "as fast as memory";
+}
+
+// Nothing else could occupy other workers.
+TEST(Schedule, LargeLaunchesOfOneShardOnOneDeviceAreCutIntoParts) {
+  Graph graph;
+  const auto part_of = [&](const Output& made) {
+    const auto devices = cpu_devices(1);
+    const Plan plan = compiled(devices, {made.node()});
+    for (const Launch& launch : plan.launches)
+      if (plan.node(launch.node).node == &made.node()) return launch.part_size;
+    return std::int64_t{0};
+  };
+  const auto filled = [&](Shape shape) { return fill(graph, shape, 1); };
+  const auto product = [&](std::int64_t m, std::int64_t k, std::int64_t n) {
+    return part_of(matmul(filled({m, k}), filled({k, n})));
+  };
+  EXPECT_EQ(product(300, 256, 256), 128);
+  EXPECT_EQ(product(300, 256, 10), 300) << "few columns";
+  EXPECT_EQ(product(300, 8, 256), 300) << "little work";
+  EXPECT_EQ(product(12'800, 64, 256), 512) << "32 parts at most";
+  EXPECT_EQ(part_of(relu(filled({1 << 16}))), 1 << 15);
+  EXPECT_EQ(part_of(relu(filled({1 << 15}))), 1 << 15) << "128 KiB";
+  EXPECT_EQ(part_of(softmax(filled({100, 1 << 10}))), 34) << "by rows";
+  EXPECT_EQ(part_of(relu(fill(graph, {1 << 16}, 1, DType::kF16))), 1 << 16) << "one workspace";
+}
+
+TEST(Schedule, LaunchesOfSeveralDevicesAreNotCut) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (int d = 0; d < 2; ++d) {
+    DeviceScope scope(graph, cpu(d));
+    fetches.emplace_back(relu(fill(graph, {1 << 20}, d)).node());
+  }
+  const auto devices = cpu_devices(2);
+  const Plan plan = compiled(devices, fetches);
+  for (const Launch& launch : plan.launches) EXPECT_EQ(launch.parts(), 1);
 }
 
 TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
