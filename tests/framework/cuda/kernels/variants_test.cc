@@ -11,6 +11,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/all_finite.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
 namespace belfry::cuda {
@@ -65,6 +67,12 @@ Tensor numbers(const Shape& shape, DType dtype, std::uint32_t seed) {
   return narrow;
 }
 
+Tensor ones(const Shape& shape) {
+  Tensor tensor(shape, DType::kF32);
+  std::ranges::fill(tensor.mutable_data<float>(), 1.0f);
+  return tensor;
+}
+
 class Variants : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -94,6 +102,98 @@ class Variants : public ::testing::Test {
  private:
   int names_ = 0;
 };
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+TEST_F(Variants, AreKnownByTheirKeys) {
+  try {
+    Variant::set({{"batch_norm.mask_from_y", false}});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
+                                                   "all_finite.all_at_once, batch_norm.mask"));
+  }
+  EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
+}
+
+TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
+  for (const DType dtype : kTypes)
+    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", shape));
+      const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+      const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
+                   beta = numbers(channels.shape, DType::kF32, 3);
+      const std::vector<Tensor> given{x, gamma, beta};
+      const Ran forward =
+          run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
+              {image, channels, channels});
+      const auto& [y, mean, variance] =
+          std::tie(forward.results[0], forward.results[1], forward.results[2]);
+      std::vector<Tensor> values{numbers(shape, dtype, 4), x, gamma, mean, variance, y, beta};
+      const Node& node = node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
+      const std::vector<TensorType> outputs{image, channels, channels};
+      EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
+      Variant::set({{"batch_norm.mask_from_x", true}});
+      const Ran with_y = run(node, values, outputs);
+      std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
+      const Ran without = run(node, values, outputs);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
+    }
+}
+
+TEST_F(Variants, OfBatchNormFindTheMaskFromXOfAnyValue) {
+  const float values_of_beta[] = {0x1p-134f,
+                                  std::nextafter(0x1p-134f, 1.0f),
+                                  0x1p-133f,
+                                  0x1p-25f,
+                                  std::nextafter(0x1p-25f, 1.0f),
+                                  0x1p-24f,
+                                  -1,
+                                  0,
+                                  INFINITY,
+                                  -INFINITY,
+                                  NAN,
+                                  0x1p-149f};
+  for (const DType dtype : kTypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const Shape shape{3, std::ssize(values_of_beta)}, channels{shape[1]};
+    Tensor beta(channels, DType::kF32);
+    std::ranges::copy(values_of_beta, beta.mutable_data<float>().begin());
+    const std::vector<Tensor> given{numbers(shape, dtype, 1), Tensor(channels, DType::kF32), beta};
+    const TensorType image{shape, dtype}, of_channels{channels, DType::kF32};
+    const Ran forward =
+        run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
+            {image, of_channels, of_channels});
+    const std::vector<Tensor>& found = forward.results;
+    const std::vector<Tensor> values{
+        numbers(shape, dtype, 2), given[0], given[1], found[1], found[2], found[0], beta};
+    saved("batch_norm.mask_from_x",
+          node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{})), values,
+          {image, of_channels, of_channels});
+  }
+}
+
+TEST_F(Variants, OfBatchNormAddTwoGradients) {
+  for (const DType dtype : kTypes)
+    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}})
+      for (const bool gives_g : {false, true}) {
+        SCOPED_TRACE(cat(name_of(dtype), " ", shape, " ", gives_g));
+        const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+        const auto of_channels = [&](std::uint32_t seed) {
+          return numbers(channels.shape, DType::kF32, seed);
+        };
+        const std::vector<Tensor> values{numbers(shape, dtype, 1), numbers(shape, dtype, 2),
+                                         of_channels(3),           of_channels(4),
+                                         ones(channels.shape),     numbers(shape, dtype, 5),
+                                         numbers(shape, dtype, 6)};
+        std::vector<TensorType> outputs{image, channels, channels};
+        if (gives_g) outputs.push_back(image);
+        const Node& node =
+            node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
+        EXPECT_EQ(saved("batch_norm.sum_of_gradients", node, values, outputs), 1);
+      }
+}
 
 TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
   for (int spoiled = -1; spoiled < 5; ++spoiled) {
