@@ -10,9 +10,11 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half.h"
+#include "belfry/ops/accuracy.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
 namespace belfry::cuda {
@@ -116,6 +118,7 @@ TEST_F(Variants, AreKnownByTheirKeys) {
   EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
 }
 
+// The shapes have one thread's rows and several groups of rows, in packs and not.
 TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
   for (const DType dtype : kTypes)
     for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
@@ -142,6 +145,7 @@ TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
     }
 }
 
+// With a gamma of 0, beta is the input of ReLU: around what rounds to 0, and what is no number.
 TEST_F(Variants, OfBatchNormFindTheMaskFromXOfAnyValue) {
   const float values_of_beta[] = {0x1p-134f,
                                   std::nextafter(0x1p-134f, 1.0f),
@@ -193,6 +197,35 @@ TEST_F(Variants, OfBatchNormAddTwoGradients) {
             node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
         EXPECT_EQ(saved("batch_norm.sum_of_gradients", node, values, outputs), 1);
       }
+}
+
+TEST_F(Variants, OfLossesReadLogitsAsTheyAreStored) {
+  constexpr std::int64_t kRows = 6;
+  for (const std::int64_t classes : {3, 1500})
+    for (const double smoothing : {0.0, 0.1}) {
+      SCOPED_TRACE(cat(classes, " classes, smoothing ", smoothing));
+      const Output logits = placed({{kRows, classes}, DType::kF32});
+      const Output labels = placed({{kRows}, DType::kI32});
+      const Output loss =
+          sparse_softmax_cross_entropy(logits, labels, {.smoothing = smoothing, .ignored = 2});
+      const Node& node = loss.node();
+      gradients(loss, {logits});
+      const Node& gradient = *nodes_of(graph, kSparseSoftmaxCrossEntropyGrad).back();
+      const Node& correct = accuracy(logits, labels).node();
+      Tensor classes_of({kRows}, DType::kI32);
+      for (std::int32_t i = 0; std::int32_t & label : classes_of.mutable_data<std::int32_t>())
+        label = i++ % 3;
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        const TensorType stored{{kRows, classes}, dtype}, rows{{kRows}, DType::kF32};
+        const std::vector<Tensor> values{numbers(stored.shape, dtype, 7), classes_of,
+                                         numbers(rows.shape, DType::kF32, 8)};
+        const std::vector<Tensor> two(values.begin(), values.begin() + 2);
+        constexpr const char* kKey = "cross_entropy.logits_as_stored";
+        EXPECT_EQ(saved(kKey, node, two, {rows}), 1);
+        EXPECT_EQ(saved(kKey, gradient, values, {stored}), 2);
+        EXPECT_EQ(saved(kKey, correct, two, {{{}, DType::kF32}}), 1);
+      }
+    }
 }
 
 TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
