@@ -6,6 +6,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/math.h"
+#include "belfry/ops/fusing.h"
 #include "belfry/ops/kernels/labels.h"
 
 namespace belfry {
@@ -70,6 +71,13 @@ KernelRun accuracy_reference(KernelPlan& plan) {
   });
 }
 
+// On GPUs it reads logits of 16 bits without their cast to f32.
+void fuse_accuracy(Surroundings& around) {
+  const Value logits = before_cast(around, around.input(0));
+  if (logits != around.input(0))
+    around.replace(kAccuracy, {logits, around.input(1)}, {around.output(0)}, {});
+}
+
 }  // namespace
 
 const Op kAccuracy{.name = "Accuracy",
@@ -77,6 +85,7 @@ const Op kAccuracy{.name = "Accuracy",
                    .shape = accuracy_shape,
                    .no_gradient = "it counts, and is constant almost everywhere",
                    .shards = to_sums<3>,
+                   .fuse = fuse_accuracy,
                    .cpu = accuracy_cpu,
                    .reference = accuracy_reference,
                    .autocast = Autocast::kFull};

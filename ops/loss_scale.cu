@@ -1,7 +1,10 @@
 // The ops of loss scaling, in one source like those of ops/pointwise.cu.
+#include <span>
+
 #include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/kernels/loss_scale_step.h"
 #include "belfry/ops/loss_scale.h"
@@ -20,22 +23,31 @@ struct Found {
   }
 };
 
-// found[block]: whether an element of a part is NaN or beyond the limit.
+// found[block]: whether an element of a part is NaN or beyond the limit. A launch checks many
+// tensors.
 template <class T>
 struct Exceed {
-  static constexpr int kEach = 16;  // elements of a thread
+  static constexpr int kMost = 128;  // keeps parameters below 4 KiB
+  static constexpr int kEach = 16;   // elements of a thread
   using Shared = Found;
-  const T* x;
-  std::int64_t count;
+  struct Tensor {
+    const T* x;
+    std::int64_t count, first_block;
+  };
+  int tensors = 0;
+  Tensor tensor[kMost];
   T limit;
   std::uint8_t* found;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    int at = 0;
+    while (at + 1 < tensors && tensor[at + 1].first_block <= block.index) ++at;
+    const Tensor& t = tensor[at];
     block.each([&](int thread) {
       int any = 0;
       for (int k = 0; k < kEach; ++k) {
-        const std::int64_t i = (block.index * kEach + k) * kThreads + thread;
-        if (i < count) any |= !(x[i] <= limit && x[i] >= -limit);
+        const std::int64_t i = ((block.index - t.first_block) * kEach + k) * kThreads + thread;
+        if (i < t.count) any |= !(t.x[i] <= limit && t.x[i] >= -limit);
       }
       shared.at[thread] = any;
     });
@@ -71,31 +83,47 @@ std::int64_t parts(const Shape& shape) {
   return (shape.elements() + kPart - 1) / kPart;
 }
 
-QueueRun all_finite(KernelPlan& plan) {
-  struct Tensor {
-    DType dtype;
-    std::int64_t count, blocks;
+const Variant all_at_once("all_finite.all_at_once");
+
+// Checks the inputs of one type. Returns the place after what was found.
+template <class T>
+std::uint8_t* check(KernelQueue& queue, const KernelPointers& p, std::span<const TensorType> types,
+                    double limit, int at_once, std::uint8_t* found) {
+  Exceed<T> kernel;
+  kernel.limit = static_cast<T>(limit);
+  Grid grid{.blocks = 0, .threads = kThreads};
+  const auto flush = [&] {
+    kernel.found = found;
+    launch(queue, kernel, grid);
+    found += grid.blocks;
+    kernel.tensors = 0;
+    grid.blocks = 0;
   };
-  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (types[i].dtype != dtype_of<T>() || parts(types[i].shape) == 0) continue;
+    kernel.tensor[kernel.tensors++] = {p.input<T>(i), types[i].shape.elements(), grid.blocks};
+    grid.blocks += parts(types[i].shape);
+    if (kernel.tensors == at_once) flush();
+  }
+  flush();
+  return found;
+}
+
+QueueRun all_finite(KernelPlan& plan) {
+  std::vector<TensorType> types;
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < plan.inputs(); ++i) {
-    const auto& [shape, dtype] = plan.input(i);
-    tensors.push_back({dtype, shape.elements(), parts(shape)});
-    blocks += parts(shape);
+    types.push_back(plan.input(i));
+    blocks += parts(types[i].shape);
   }
   plan.workspace(blocks);
-  return [tensors, blocks, limit = plan.options<AllFiniteOptions>().limit](const KernelPointers& p,
-                                                                           KernelQueue& queue) {
-    auto* found = reinterpret_cast<std::uint8_t*>(p.workspace());
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Tensor& t = tensors[i];
-      visit_floating(t.dtype, [&]<class T>(T) {
-        launch(queue, Exceed<T>{p.input<T>(i), t.count, static_cast<T>(limit), found},
-               {.blocks = t.blocks, .threads = kThreads});
-      });
-      found += t.blocks;
-    }
-    launch(queue, NoneFound{found - blocks, blocks, p.output<bool>()}, {.threads = kThreads});
+  return [types, blocks, limit = plan.options<AllFiniteOptions>().limit,
+          at_once = all_at_once.on() ? Exceed<float>::kMost : 1](const KernelPointers& p,
+                                                                 KernelQueue& queue) {
+    auto* const found = reinterpret_cast<std::uint8_t*>(p.workspace());
+    std::uint8_t* const after_f32 = check<float>(queue, p, types, limit, at_once, found);
+    check<double>(queue, p, types, limit, at_once, after_f32);
+    launch(queue, NoneFound{found, blocks, p.output<bool>()}, {.threads = kThreads});
   };
 }
 

@@ -1,8 +1,12 @@
-// Softmax, its loss and accuracy: a block takes a row.
+// Softmax, its loss and accuracy: a block takes a row. Loss, its gradient and accuracy also read
+// logits X of 16 bits; then they compute in T, which is f32.
+#include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/indices.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/rows.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/kernels/labels.h"
@@ -21,27 +25,16 @@ struct RowShared {
   T largest, sum;
 };
 
-// Sets shared.largest to the largest of x.
-template <class T>
-BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const T* x, std::int64_t n) {
-  fold(block, shared.fold, Max{}, 0, n, [&](std::int64_t i) { return x[i]; });
+// Sets shared.largest to the largest x(i), i < n.
+template <class T, class X>
+BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const X& x, std::int64_t n) {
+  fold(block, shared.fold, Max{}, 0, n, x);
   block.each([&](int thread) {
     if (thread == 0) shared.largest = shared.fold.total;
   });
 }
 
-// y = e^(x - largest), its sum in shared.fold.total; y may be x.
-template <class T>
-BELFRY_HD void exponentials(const Block& block, RowShared<T>& shared, const T* x, std::int64_t n,
-                            T* y) {
-  find_largest(block, shared, x, n);
-  fold(block, shared.fold, Add{}, 0, n, [&](std::int64_t i) {
-    const T e = math::exp(x[i] - shared.largest);
-    y[i] = e;
-    return e;
-  });
-}
-
+// y may be x.
 template <class T>
 struct SoftmaxRow {
   using Shared = RowShared<T>;
@@ -50,9 +43,15 @@ struct SoftmaxRow {
   T* y;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t at = block.index * by.columns;
-    T* const to = y + at;
-    exponentials(block, shared, x + at, by.columns, to);
+    const T* const from = x + block.index * by.columns;
+    T* const to = y + block.index * by.columns;
+    find_largest(
+        block, shared, [&](std::int64_t i) { return from[i]; }, by.columns);
+    fold(block, shared.fold, Add{}, 0, by.columns, [&](std::int64_t i) {
+      const T e = math::exp(from[i] - shared.largest);
+      to[i] = e;
+      return e;
+    });
     by.each(block, [&](int, std::int64_t i) { to[i] /= shared.fold.total; });
   }
 };
@@ -86,10 +85,11 @@ struct Targets {
 
 // Sums of chunks are added one after the other, as on hosts. A label that is not a class has loss
 // NaN.
-template <class T>
+template <class X>
 struct LossRow {
+  using T = Wide<X>;
   using Shared = RowShared<T>;
-  const T* x;
+  const X* x;
   Indices labels;
   Targets<T> targets;
   std::int64_t classes;
@@ -111,7 +111,9 @@ struct LossRow {
   }
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const T* const row = x + block.index * classes;
+    const auto row = [from = x + block.index * classes](std::int64_t i) {
+      return Stored<X>::widen(from[i]);
+    };
     T* const y = loss + block.index;
     if (targets.ignores(labels[block.index])) {
       block.each([&](int thread) {
@@ -120,45 +122,54 @@ struct LossRow {
       return;
     }
     find_largest(block, shared, row, classes);
-    sum_up(block, shared, [&](std::int64_t i) { return math::exp(row[i] - shared.largest); });
+    sum_up(block, shared, [&](std::int64_t i) { return math::exp(row(i) - shared.largest); });
     const T smoothing = targets.smoothing;
     block.each([&](int thread) {
       if (thread > 0) return;
       const std::int64_t label = labels.below(classes, block.index);
       *y = label < 0 ? math::Format<T>::kNan
-                     : math::log(shared.sum) - (1 - smoothing) * (row[label] - shared.largest);
+                     : math::log(shared.sum) - (1 - smoothing) * (row(label) - shared.largest);
     });
     if (smoothing == 0) return;
-    sum_up(block, shared, [&](std::int64_t i) { return row[i] - shared.largest; });
+    sum_up(block, shared, [&](std::int64_t i) { return row(i) - shared.largest; });
     block.each([&](int thread) {
       if (thread == 0) *y -= smoothing * (shared.sum / static_cast<T>(classes));
     });
   }
 };
 
-template <class T>
+// Reads a row three times, which costs less than to keep its exponentials. dx may be x.
+template <class X>
 struct LossGradRow {
+  using T = Wide<X>;
   using Shared = RowShared<T>;
-  const T* x;
+  const X* x;
   Indices labels;
   Targets<T> targets;
   const T* dy;
   RowBlocks<1> by;
-  T* dx;
+  X* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     const std::int64_t classes = by.columns;
     const std::int64_t at = block.index * classes, label = labels[block.index];
-    T* const to = dx + at;
+    const X* const from = x + at;
+    X* const to = dx + at;
     if (targets.ignores(label)) {
-      by.each(block, [&](int, std::int64_t i) { to[i] = 0; });
+      by.each(block, [&](int, std::int64_t i) { to[i] = Stored<X>::narrow(0); });
       return;
     }
-    exponentials(block, shared, x + at, classes, to);
+    find_largest(
+        block, shared, [&](std::int64_t i) { return Stored<X>::widen(from[i]); }, classes);
+    const auto exponential = [&](std::int64_t i) {
+      return math::exp(Stored<X>::widen(from[i]) - shared.largest);
+    };
+    fold(block, shared.fold, Add{}, 0, classes, exponential);
     const T share = targets.smoothing / static_cast<T>(classes);
     by.each(block, [&](int, std::int64_t i) {
       const T target = i == label ? 1 - targets.smoothing + share : share;
-      to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // exact near 1
+      const T p = exponential(i) / shared.fold.total;
+      to[i] = Stored<X>::narrow((p - target) * dy[block.index]);  // exact near 1
     });
     block.each([&](int thread) {
       if (thread == 0) labels.below(classes, block.index);  // records it
@@ -166,30 +177,41 @@ struct LossGradRow {
   }
 };
 
+// Adds up to kMany at most.
+struct Ranks {
+  static constexpr std::uint32_t kMany = 1u << 30;
+  template <class T>
+  static constexpr T kNeutral = 0;
+  BELFRY_HD std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
+    return a + b < kMany ? a + b : kMany;
+  }
+};
+
 // For each row 1 if fewer than k logits come before the label's, else 0.
-template <class T>
+template <class X, int R>
 struct Correct {
-  using Shared = Nothing;
-  const T* x;
+  using Shared = RowFolds<std::uint32_t, R>;
+  const X* x;
   Indices labels;
-  std::int64_t rows, classes;
-  int k;
+  RowBlocks<R> by;
+  std::uint32_t k;
   std::uint8_t* correct;
 
-  BELFRY_HD bool is_correct(const T* row, std::int64_t label) const {
-    if (label < 0 || label >= classes) return false;
-    std::int64_t before = 0;
-    for (std::int64_t i = 0; i < classes; ++i) {
-      if (row[i] != row[i]) return false;
-      before += row[i] > row[label] || (row[i] == row[label] && i < label) ? 1 : 0;
-    }
-    return before < k;
+  // Whether logit i comes before the label's; kMany if no label can be correct.
+  BELFRY_HD std::uint32_t comes_before(std::int64_t row, std::int64_t i) const {
+    const std::int64_t label = labels[row];
+    if (label < 0 || label >= by.columns) return Ranks::kMany;
+    const X* const from = x + row * by.columns;
+    const Wide<X> other = Stored<X>::widen(from[i]), own = Stored<X>::widen(from[label]);
+    if (other != other) return Ranks::kMany;
+    return other > own || (other == own && i < label) ? 1 : 0;
   }
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t row = block.index * block.threads + thread;
-      if (row < rows) correct[row] = is_correct(x + row * classes, labels[row]) ? 1 : 0;
-    });
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t first = by.first(block);
+    fold_rows(
+        block, shared, Ranks{}, by,
+        [&](int row, std::int64_t i) { return comes_before(first + row, i); },
+        [&](int row, std::uint32_t before) { correct[first + row] = before < k ? 1 : 0; });
   }
 };
 
@@ -254,39 +276,60 @@ struct LabelPlan {
   std::shared_ptr<const Refusal> refusal;
 };
 
+const Variant logits_as_stored("cross_entropy.logits_as_stored");
+
+// Calls f with the type of the logits. Empty for logits of 16 bits where all else has 16 bits too,
+// or the variant is off: then casts come before f32.
+template <class F>
+QueueRun visit_logits(const KernelPlan& plan, DType computed, const F& f) {
+  const DType logits = plan.input(0).dtype;
+  if (is_half(logits) && (computed != DType::kF32 || !logits_as_stored.on())) return {};
+  return visit_stored(logits, f);
+}
+
 QueueRun loss(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    const Targets<T> targets(plan.options<CrossEntropyOptions>());
+  return visit_logits(plan, plan.output().dtype, [&]<class X>(X) -> QueueRun {
+    const Targets<Wide<X>> targets(plan.options<CrossEntropyOptions>());
     return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
-      launch(queue,
-             LossRow<T>{p.input<T>(0), labels(p, queue), targets, labels.classes, p.output<T>()},
-             labels.grid());
+      launch(
+          queue,
+          LossRow<X>{p.input<X>(0), labels(p, queue), targets, labels.classes, p.output<Wide<X>>()},
+          labels.grid());
     };
   });
 }
 
 QueueRun loss_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    const Targets<T> targets(plan.options<CrossEntropyOptions>());
+  return visit_logits(plan, plan.input(2).dtype, [&]<class X>(X) -> QueueRun {
+    const Targets<Wide<X>> targets(plan.options<CrossEntropyOptions>());
     return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
       const RowBlocks<1> by{labels.rows, labels.classes};
       launch(queue,
-             LossGradRow<T>{p.input<T>(0), labels(p, queue), targets, p.input<T>(2), by,
-                            p.output<T>()},
+             LossGradRow<X>{p.input<X>(0), labels(p, queue), targets, p.input<Wide<X>>(2), by,
+                            p.output<X>()},
              labels.grid());
     };
   });
 }
 
 QueueRun accuracy(KernelPlan& plan) {
-  const LabelPlan labels(plan);
-  plan.workspace(labels.rows);
-  return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> QueueRun {
+  return visit_logits(plan, DType::kF32, [&]<class X>(X) -> QueueRun {
+    const LabelPlan labels(plan);
+    plan.workspace(labels.rows);
     return [rows = labels.rows, classes = labels.classes, wide = labels.wide,
-            k = plan.options<AccuracyOptions>().k](const KernelPointers& p, KernelQueue& queue) {
+            k = static_cast<std::uint32_t>(plan.options<AccuracyOptions>().k)](
+               const KernelPointers& p, KernelQueue& queue) {
       auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());
       const Indices given{p.input<void>(1), wide, nullptr};  // none is refused
-      launch(queue, Correct<T>{p.input<T>(0), given, rows, classes, k, correct}, grid_for(rows));
+      const auto rank = [&]<int R>(RowBlocks<R> by) {
+        launch(queue, Correct<X, R>{p.input<X>(0), given, by, k, correct}, by.grid());
+      };
+      if (classes == 0)
+        fill_zeros(queue, correct, rows);
+      else if (classes <= kShortRowColumns<std::uint32_t>)
+        rank(RowBlocks<kWarpsPerBlock>{rows, classes});
+      else
+        rank(RowBlocks<1>{rows, classes});
       launch(queue, ShareOfOnes{correct, rows, p.output<float>()},
              {.blocks = 1, .threads = ShareOfOnes::kThreads});
     };
@@ -296,9 +339,9 @@ QueueRun accuracy(KernelPlan& plan) {
 const GpuKernel kernels_of_ops[] = {
     {kSoftmax, softmax},
     {kSoftmaxGrad, softmax_grad},
-    {kSparseSoftmaxCrossEntropy, loss},
-    {kSparseSoftmaxCrossEntropyGrad, loss_grad},
-    {kAccuracy, accuracy},
+    {kSparseSoftmaxCrossEntropy, loss, kTakesHalf},
+    {kSparseSoftmaxCrossEntropyGrad, loss_grad, kTakesHalf},
+    {kAccuracy, accuracy, kTakesHalf},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/fusing.h"
 #include "belfry/ops/kernels/exp_less.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/operand.h"
@@ -209,6 +210,20 @@ KernelRun grad_reference(KernelPlan& plan) {
   });
 }
 
+// On GPUs the loss reads logits of 16 bits without their cast to f32, and its gradient also writes
+// 16 bits. Loss and the gradient of the loss stay f32.
+void fuse_loss(Surroundings& around) {
+  const Value logits = before_cast(around, around.input(0));
+  if (logits != around.input(0))
+    around.replace(*around.op(), {logits, around.input(1)}, {around.output(0)}, {});
+}
+void fuse_loss_gradient(Surroundings& around) {
+  const Value logits = before_cast(around, around.input(0));
+  if (logits == around.input(0)) return;
+  if (const NodeIndex cast = cast_to(around, around.output(0), around.type(logits).dtype))
+    around.replace(*around.op(), {logits, around.input(1), around.input(2)}, {{cast, 0}}, {cast});
+}
+
 }  // namespace
 
 const Op kSparseSoftmaxCrossEntropy{.name = "SparseSoftmaxCrossEntropy",
@@ -217,6 +232,7 @@ const Op kSparseSoftmaxCrossEntropy{.name = "SparseSoftmaxCrossEntropy",
                                     .gradient = loss_gradient,
                                     .split = WorkSplit::kRows,
                                     .shards = by_rows<3>,
+                                    .fuse = fuse_loss,
                                     .cpu = loss_cpu,
                                     .reference = loss_reference,
                                     .autocast = Autocast::kFull};
@@ -227,6 +243,7 @@ const Op kSparseSoftmaxCrossEntropyGrad{.name = "SparseSoftmaxCrossEntropyGrad",
                                         .gradient = grad_gradient,
                                         .split = WorkSplit::kRows,
                                         .shards = by_rows<7>,
+                                        .fuse = fuse_loss_gradient,
                                         .cpu = grad_cpu,
                                         .reference = grad_reference};
 const StoredOptions<CrossEntropyOptions> kStoredSparseSoftmaxCrossEntropy(

@@ -2,6 +2,7 @@
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_kernels.cuh"
@@ -38,29 +39,43 @@ QueueRun forward(KernelPlan& plan) {
   });
 }
 
+const Variant mask_from_x("batch_norm.mask_from_x");
+const Variant sum_of_gradients("batch_norm.sum_of_gradients");
+
 template <bool trained>
 QueueRun backward(KernelPlan& plan) {
   const RowsOf x(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const FusedGradientInputs of = fused_gradient_inputs(plan);
+  constexpr std::size_t kOutputs = trained ? 3 : 5;  // without g
+  const bool gives_g = plan.outputs() > kOutputs;
+  const bool masks = of.beta && !of.addend && !gives_g && mask_from_x.on();
   return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
     using T = Wide<X>;
     plan.workspace(batch_norm::gradient_workspace<X>(x));
-    return [x, epsilon](const KernelPointers& p, KernelQueue& queue) {
-      constexpr std::size_t kInputs = 5, kOutputs = trained ? 3 : 5;  // without y; without g
-      batch_norm::find_gradient<X>(queue, x,
-                                   {.dy = p.input<X>(0),
-                                    .x = p.input<X>(1),
-                                    .y = p.inputs() > kInputs ? p.input<X>(kInputs) : nullptr,
-                                    .g = p.output<X>(p.outputs() > kOutputs ? kOutputs : 0),
-                                    .dx = p.output<X>(),
-                                    .gamma = p.input<T>(2),
-                                    .mean = p.input<T>(3),
-                                    .variance = p.input<T>(4),
-                                    .dgamma = p.output<T>(1),
-                                    .dbeta = p.output<T>(2),
-                                    .dmean = trained ? nullptr : p.output<T>(3),
-                                    .dvariance = trained ? nullptr : p.output<T>(4)},
-                                   epsilon, p.workspace());
+    return [=, sums = sum_of_gradients.on()](const KernelPointers& p, KernelQueue& queue) {
+      batch_norm::Backward<X> backward{.dy = p.input<X>(0),
+                                       .x = p.input<X>(1),
+                                       .addend = of.addend ? p.input<X>(of.addend) : nullptr,
+                                       .y = of.y && !masks ? p.input<X>(of.y) : nullptr,
+                                       .g = p.output<X>(gives_g ? kOutputs : 0),
+                                       .dx = p.output<X>(),
+                                       .gamma = p.input<T>(2),
+                                       .beta = masks ? p.input<T>(of.beta) : nullptr,
+                                       .mean = p.input<T>(3),
+                                       .variance = p.input<T>(4),
+                                       .dgamma = p.output<T>(1),
+                                       .dbeta = p.output<T>(2),
+                                       .dmean = trained ? nullptr : p.output<T>(3),
+                                       .dvariance = trained ? nullptr : p.output<T>(4)};
+      if (backward.addend && !sums) {
+        Map<functors::Add, X, 2> sum{
+            .count = x.rows * x.channels, .y = backward.g, .x = {backward.dy, backward.addend}};
+        launch_map(queue, sum);
+        backward.dy = backward.g;
+        backward.addend = nullptr;
+      }
+      batch_norm::find_gradient<X>(queue, x, backward, epsilon, p.workspace());
     };
   });
 }

@@ -1,4 +1,5 @@
 // Finds the nodes around a batch norm that go into one launch with it.
+#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/plan/surroundings.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
@@ -43,8 +44,31 @@ void fuse_batch_norm(Surroundings& around) {
                    std::move(inputs), {y}, std::move(members));
 }
 
-// Fuses ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may
-// be missing.
+namespace {
+
+// beta, if y is ReLU of the batch norm whose gradient this is, perhaps after a cast.
+std::optional<Value> beta_of(const Surroundings& around, Value y) {
+  const auto input = [&](Value value, std::size_t i) { return around.node(value.node).inputs[i]; };
+  const auto made_by = [&](Value value, const Op& op) {
+    return around.node(value.node).op == &op && value.index == 0 && value.shard == Value::kOwn;
+  };
+  if (!made_by(y, kRelu)) return {};
+  Value normal = input(y, 0);
+  if (made_by(normal, kCast)) normal = input(normal, 0);
+  const bool trained = around.op() == &kBatchNormTrainGrad;
+  if (!made_by(normal, trained ? kBatchNormTrain : kBatchNormInference)) return {};
+  const auto moment = [&](int i) {
+    return trained ? Value{normal.node, 1 + i} : input(normal, 3 + static_cast<std::size_t>(i));
+  };
+  const bool same = input(normal, 0) == around.input(1) && input(normal, 1) == around.input(2) &&
+                    moment(0) == around.input(3) && moment(1) == around.input(4);
+  return same ? std::optional(input(normal, 2)) : std::nullopt;
+}
+
+}  // namespace
+
+// Fuses AddN, ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the
+// fourth may be missing. AddN is fused on GPUs alone.
 void fuse_batch_norm_gradient(Surroundings& around) {
   if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrainGrad;
@@ -74,6 +98,17 @@ void fuse_batch_norm_gradient(Surroundings& around) {
     if (!casts.empty() && !around.is_used_by_others({casts[0], 0}, readers))
       readers.push_back(casts[0]);
     if (around.is_used_by_others(g, readers)) results.push_back(g);
+    if (around.on_gpu()) {
+      const bool others_read = around.is_used_by_others(inputs[0], {&relu, 1});
+      const SumOfTwo sum =
+          sum_of_two(around, others_read ? NodeIndex() : around.maker(inputs[0], kAddN));
+      if (sum.node) {
+        inputs[0] = sum.left;
+        inputs.push_back(sum.right);
+        members.push_back(sum.node);
+      }
+      if (const std::optional<Value> beta = beta_of(around, inputs[5])) inputs.push_back(*beta);
+    }
   }
   if (members.empty()) return;
   around.replace(trained ? kFusedBatchNormTrainGrad : kFusedBatchNormInferenceGrad,

@@ -36,8 +36,9 @@ OutputTypes fused_forward_shape(const ShapeContext& c) {
 
 template <bool trained>
 OutputTypes fused_gradient_shape(const ShapeContext& c) {
-  c.require(c.inputs() == kGradientInputs || c.inputs() == kGradientInputs + 1,
-            "takes those of the gradient of a batch norm, and perhaps an output of ReLU");
+  c.require(kGradientInputs <= c.inputs() && c.inputs() <= kGradientInputs + 3,
+            "takes those of the gradient of a batch norm, and perhaps an output of ReLU, an addend "
+            "and beta");
   OutputTypes types(gradient_outputs(trained), {Shape{c.input(1).back()}, c.dtype(2)});
   types[0] = c.type(1);
   if (c.inputs() > kGradientInputs) types.push_back(c.type(1));
@@ -147,6 +148,15 @@ void moments_gradients(const KernelPointers& p, std::int64_t channels, T epsilon
   }
 }
 
+// dy + addend, rounded to 16 bits.
+void add_halves(const KernelPointers& p, const WidenedImages& wide, std::size_t addend, int scratch,
+                float* dy) {
+  const float* const added = wide.widen(p, scratch, p.input<void>(addend));
+  for (std::int64_t i = 0; i < wide.elements(); ++i) dy[i] += added[i];
+  wide.narrow(dy, p.output<void>());
+  wide.widen(p, 0, p.output<void>());
+}
+
 // The tensors of a gradient in the type in which it is computed.
 template <class T>
 struct GradientImages {
@@ -184,11 +194,11 @@ KernelRun gradient_of_half(KernelPlan& plan) {
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
   plan.workspace(wide.bytes(3));
-  return [=](const KernelPointers& p) {
+  return [=, of = fused_gradient_inputs(plan)](const KernelPointers& p) {
     float* const dy = wide.widen(p, 0, p.input<void>(0));
     const float* const x = wide.widen(p, 1, p.input<void>(1));
-    const float* const y =
-        p.inputs() > kGradientInputs ? wide.widen(p, 2, p.input<void>(kGradientInputs)) : nullptr;
+    if (of.addend) add_halves(p, wide, of.addend, 2, dy);
+    const float* const y = of.y ? wide.widen(p, 2, p.input<void>(of.y)) : nullptr;
     // dx overwrites g, unless g is an output, too.
     float* const dx = p.outputs() > gradient_outputs(trained) ? wide.image(p, 2) : dy;
     compute_gradient<trained, float>(p, {dy, x, y, dy, dx}, e, epsilon);
@@ -251,15 +261,19 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
   const Op& grad = trained ? kBatchNormTrainGrad : kBatchNormInferenceGrad;
   return [range = whole_range(grad, 0, inputs, outputs), all = all_elements(image),
           gradient = reference_of_part(grad, plan, inputs, outputs),
-          mask = pointwise_reference(kReluGrad, plan, image)](const KernelPointers& p) {
+          mask = pointwise_reference(kReluGrad, plan, image),
+          add = pointwise_reference(kAdd, plan, image),
+          of = fused_gradient_inputs(plan)](const KernelPointers& p) {
     const std::size_t own = gradient_outputs(trained);
     void* in[kGradientInputs];
     std::ranges::copy(p.mutable_inputs().first(kGradientInputs), in);
-    if (p.inputs() > kGradientInputs) {
-      void* const masked[2] = {in[0], p.mutable_inputs()[kGradientInputs]};
+    const auto apply = [&](const KernelRun& op, std::size_t other) {
+      void* const terms[2] = {in[0], p.mutable_inputs()[other]};
       in[0] = p.all_outputs()[p.outputs() > own ? own : 0];
-      mask(KernelPointers(masked, std::span(in, 1), nullptr, all, p.step()));
-    }
+      op(KernelPointers(terms, std::span(in, 1), nullptr, all, p.step()));
+    };
+    if (of.addend) apply(add, of.addend);
+    if (of.y) apply(mask, of.y);
     gradient(KernelPointers(in, p.all_outputs().first(own), nullptr, range, p.step()));
   };
 }
@@ -293,6 +307,15 @@ Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel refe
 
 }  // namespace
 
+FusedGradientInputs fused_gradient_inputs(const KernelPlan& plan) {
+  FusedGradientInputs found;
+  for (std::size_t i = kGradientInputs; i < plan.inputs(); ++i) {
+    const bool is_image = plan.input(i).shape.rank() > 1;
+    (!is_image ? found.beta : found.y == 0 ? found.y : found.addend) = i;
+  }
+  return found;
+}
+
 KernelRun train_on_host(KernelPlan& plan) { return forward_cpu<true, false>(plan); }
 
 template <bool trained>
@@ -301,12 +324,16 @@ KernelRun gradient_on_host(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const FusedGradientInputs of = fused_gradient_inputs(plan);
   return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
-    const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
-    const std::size_t g = gradient_outputs(trained);
-    compute_gradient<trained, T>(
-        p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
-        e, epsilon);
+    const std::size_t own = gradient_outputs(trained);
+    T* const g = p.output<T>(p.outputs() > own ? own : 0);
+    const T *const dy = p.input<T>(0), *const y = of.y ? p.input<T>(of.y) : nullptr;
+    if (of.addend)
+      for (std::int64_t i = 0; i < e.rows * e.channels; ++i)
+        g[i] = dy[i] + p.input<T>(of.addend)[i];
+    compute_gradient<trained, T>(p, {of.addend ? g : dy, p.input<T>(1), y, g, p.output<T>()}, e,
+                                 epsilon);
   });
 }
 template KernelRun gradient_on_host<true>(KernelPlan& plan);

@@ -6,6 +6,7 @@
 // x, y, dx and g, are f16 or bf16, and tensors per channel are f32. Otherwise all tensors are f32,
 // or all f64.
 #pragma once
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/graph/op.h"
 
 namespace belfry {
@@ -22,12 +23,20 @@ extern const Op kFusedBatchNormInference;
 extern const Op kFusedBatchNormInferenceRelu;
 
 // dy, x, gamma, mean, variance, and perhaps y, an output of ReLU -> dx, dgamma, dbeta; with y
-// perhaps also g, the gradient of the input of ReLU. Replaces ReluGrad, BatchNormTrainGrad.
+// perhaps also g, the gradient of the input of ReLU. Replaces ReluGrad, BatchNormTrainGrad. On GPUs
+// two more inputs may follow y. An addend is first added to dy. beta [c] says that y is ReLU of
+// this batch norm, so that x tells where y is positive.
 extern const Op kFusedBatchNormTrainGrad;
 // The same with dmean and dvariance before g. Replaces ReluGrad, BatchNormInferenceGrad.
 extern const Op kFusedBatchNormInferenceGrad;
 // For a shard: dy, x, mean, variance, y -> g, dgamma, dbeta. Replaces ReluGrad, BatchNormSums.
 extern const Op kReluBatchNormSums;
+
+// The inputs that a fused gradient may lack; then they are 0.
+struct FusedGradientInputs {
+  std::size_t y = 0, addend = 0, beta = 0;
+};
+FusedGradientInputs fused_gradient_inputs(const KernelPlan& plan);
 
 // Op::fuse of the ops in batch_norm.h.
 void fuse_batch_norm(Surroundings& around);

@@ -5,12 +5,14 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 
 namespace belfry::cuda {
 namespace {
 
 constexpr int kVersion = 1;
 constexpr const char* kVersionMember = "belfry_algorithms";
+constexpr const char* kVariants = "variants";
 
 std::int64_t not_negative(const JsonValue& entry, const char* member, std::int64_t most) {
   const std::int64_t value = entry.at(member).integer();
@@ -18,17 +20,20 @@ std::int64_t not_negative(const JsonValue& entry, const char* member, std::int64
   return value;
 }
 
+bool parse_bool(const JsonValue& value, std::string_view member) {
+  const std::string word = value.str();
+  require(word == "true" || word == "false", "\"", member, "\" is ", shown(word));
+  return word == "true";
+}
+
 AlgorithmTable::Choice parse_choice(const JsonValue& entry) {
   const JsonValue& algorithm = entry.at("algorithm");
   if (algorithm.kind() == JsonValue::Kind::kNull) return {};
-  const JsonValue& deterministic = entry.at("deterministic");
-  const std::string word = deterministic.str();
-  require(word == "true" || word == "false", "\"deterministic\" is ", shown(word));
   return CudnnAlgorithm{.number = static_cast<int>(not_negative(
                             entry, "algorithm", std::numeric_limits<std::int32_t>::max())),
                         .workspace_bytes = not_negative(entry, "workspace_bytes",
                                                         std::numeric_limits<std::int64_t>::max()),
-                        .deterministic = word == "true"};
+                        .deterministic = parse_bool(entry.at("deterministic"), "deterministic")};
 }
 
 }  // namespace
@@ -44,6 +49,11 @@ void AlgorithmTable::read(std::string_view text, const std::string& path) {
       entry = cat(" of '", shown(signature, 400), "'");
       read[signature] = parse_choice(choice);
     }
+    entry = "";
+    std::map<std::string, bool> variants;
+    if (const JsonValue* const given = file.find(kVariants))
+      for (const auto& [key, on] : given->members()) variants[key] = parse_bool(on, key);
+    Variant::set(variants);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(cat(path, ": no file of algorithms: ", error.what(), entry,
                               "; remove it, and it is written anew"));
@@ -67,6 +77,10 @@ std::string AlgorithmTable::str() const {
   }
   JsonValue file = JsonValue::object();
   file.set(kVersionMember, kVersion).set("choices", std::move(choices));
+  JsonValue off = JsonValue::object();
+  for (const auto& [key, on] : Variant::all())
+    if (!on) off.set(key, false);
+  if (!off.members().empty()) file.set(kVariants, std::move(off));
   return file.str(2) + "\n";
 }
 

@@ -6,10 +6,12 @@
 //       "Conv2d f32 x [64,28,28,1] ... stride [1,1] on NVIDIA H200, cuDNN 9.19.0":
 //         {"algorithm": 1, "workspace_bytes": 4096, "deterministic": true},
 //       "Conv2d f64 ...": {"algorithm": null}
-//     }
+//     },
+//     "variants": {"batch_norm.mask_from_x": false}
 //   }
 //
-// null: our own kernel computes the call.
+// null: our own kernel computes the call. Variants (variants.h) hold for the whole process; those
+// that are on may be left out.
 #pragma once
 #include <map>
 #include <mutex>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 
 namespace belfry::cuda {
 namespace algorithm_table_test {
@@ -112,6 +113,24 @@ TEST(AlgorithmTable, RefusesWrongEntriesByName) {
             none + "\"deterministic\" is 1" + so);
   EXPECT_EQ(refusal(with(R"({"algorithm": "1", "workspace_bytes": 64, "deterministic": true})")),
             none + "line 1, column 83: expected a whole number, found the text \"1\"" + so);
+}
+
+TEST(AlgorithmTable, SwitchesVariants) {
+  constexpr const char* kOff =
+      "{\n  \"belfry_algorithms\": 1,\n  \"choices\": {},\n  "
+      "\"variants\": {\n    \"batch_norm.mask_from_x\": false\n  }\n}\n";
+  AlgorithmTable table;
+  table.read(kOff, "a.json");
+  EXPECT_FALSE(Variant::all().at("batch_norm.mask_from_x"));
+  EXPECT_EQ(table.str(), kOff);
+  Variant::set({{"batch_norm.mask_from_x", true}});
+  const std::string unknown =
+      refusal(R"({"belfry_algorithms": 1, "choices": {}, "variants": {"x": false}})");
+  EXPECT_NE(unknown.find("no kernel has a variant 'x'"), unknown.npos) << unknown;
+  EXPECT_EQ(refusal(R"({"belfry_algorithms": 1, "choices": {},
+                        "variants": {"batch_norm.mask_from_x": 0}})"),
+            "/tmp/a.json: no file of algorithms: \"batch_norm.mask_from_x\" is 0; remove it, and "
+            "it is written anew");
 }
 
 TEST(AlgorithmTable, KnowsWhatTheLogHasHeard) {

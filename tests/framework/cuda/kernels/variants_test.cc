@@ -1,0 +1,247 @@
+// Variants of kernels give the same bits, by less work.
+#include "belfry/framework/cuda/kernels/variants.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/kernels/half.h"
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/all_finite.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/cuda/node_kernels.h"
+
+namespace belfry::cuda {
+namespace variants_test {
+
+struct Ran {
+  std::vector<Tensor> results;
+  int launches = 0;
+};
+
+TensorType type_of(const Tensor& tensor) { return {tensor.shape(), tensor.dtype()}; }
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return type_of(a) == type_of(b) && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+// Runs the node's kernel on values whose types may differ from those in the graph, as in a plan.
+Ran run(const Node& node, const std::vector<Tensor>& values, std::vector<TensorType> outputs) {
+  std::vector<TensorType> inputs;
+  std::vector<Tensor> own = values;
+  std::vector<void*> in, to;
+  for (Tensor& value : own) {
+    inputs.push_back(type_of(value));
+    in.push_back(value.mutable_raw());
+  }
+  Ran ran;
+  for (const TensorType& type : outputs) ran.results.emplace_back(type.shape, type.dtype);
+  for (Tensor& result : ran.results) to.push_back(result.mutable_raw());
+  HostAlgorithms algorithms(false);
+  const WorkRange range = whole_range(node.op(), 0, inputs, outputs);
+  KernelPlan plan(node, inputs, outputs, range);
+  const QueueRun kernel = prepare_gpu_kernel(plan, algorithms);
+  Tensor workspace(Shape{plan.workspace_bytes()}, DType::kU8);
+  HostQueue queue;
+  kernel(KernelPointers(in, to, workspace.mutable_raw(), range, 0), queue);
+  ran.launches = queue.launches();
+  return ran;
+}
+
+// Numbers between -1 and 1, some of them 0.
+Tensor numbers(const Shape& shape, DType dtype, std::uint32_t seed) {
+  Tensor wide(shape, DType::kF32);
+  for (float& value : wide.mutable_data<float>()) {
+    seed = seed * 1664525 + 1013904223;
+    value = seed >> 28 == 0 ? 0 : static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f;
+  }
+  if (!is_half(dtype)) return wide;
+  Tensor narrow(shape, dtype);
+  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
+                                         reinterpret_cast<std::uint16_t*>(narrow.mutable_raw()),
+                                         shape.elements());
+  return narrow;
+}
+
+Tensor ones(const Shape& shape) {
+  Tensor tensor(shape, DType::kF32);
+  std::ranges::fill(tensor.mutable_data<float>(), 1.0f);
+  return tensor;
+}
+
+class Variants : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    for (const auto& [key, on] : Variant::all()) Variant::set({{key, true}});
+  }
+  // Expects equal results with the variant on and off; returns by how many launches it has fewer.
+  static int saved(const char* key, const Node& node, const std::vector<Tensor>& values,
+                   const std::vector<TensorType>& outputs) {
+    Variant::set({{key, true}});
+    const Ran on = run(node, values, outputs);
+    Variant::set({{key, false}});
+    const Ran off = run(node, values, outputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_TRUE(same_bits(on.results[i], off.results[i])) << key << ", result " << i;
+    return off.launches - on.launches;
+  }
+  Graph graph;
+  Output placed(const TensorType& type) {
+    return placeholder(graph, cat("input", names_++), type.dtype, type.shape);
+  }
+  const Node& node_of(const Op& op, const std::vector<Tensor>& values, NodeOptions options) {
+    std::vector<Output> inputs;
+    for (const Tensor& value : values) inputs.push_back(placed(type_of(value)));
+    return graph.add(op, inputs, {}, std::move(options));
+  }
+
+ private:
+  int names_ = 0;
+};
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+TEST_F(Variants, AreKnownByTheirKeys) {
+  try {
+    Variant::set({{"batch_norm.mask_from_y", false}});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
+                                                   "all_finite.all_at_once, batch_norm.mask"));
+  }
+  EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
+}
+
+// The shapes have one thread's rows and several groups of rows, in packs and not.
+TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
+  for (const DType dtype : kTypes)
+    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", shape));
+      const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+      const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
+                   beta = numbers(channels.shape, DType::kF32, 3);
+      const std::vector<Tensor> given{x, gamma, beta};
+      const Ran forward =
+          run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
+              {image, channels, channels});
+      const auto& [y, mean, variance] =
+          std::tie(forward.results[0], forward.results[1], forward.results[2]);
+      std::vector<Tensor> values{numbers(shape, dtype, 4), x, gamma, mean, variance, y, beta};
+      const Node& node = node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
+      const std::vector<TensorType> outputs{image, channels, channels};
+      EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
+      Variant::set({{"batch_norm.mask_from_x", true}});
+      const Ran with_y = run(node, values, outputs);
+      std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
+      const Ran without = run(node, values, outputs);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
+    }
+}
+
+// With a gamma of 0, beta is the input of ReLU: around what rounds to 0, and what is no number.
+TEST_F(Variants, OfBatchNormFindTheMaskFromXOfAnyValue) {
+  const float values_of_beta[] = {0x1p-134f,
+                                  std::nextafter(0x1p-134f, 1.0f),
+                                  0x1p-133f,
+                                  0x1p-25f,
+                                  std::nextafter(0x1p-25f, 1.0f),
+                                  0x1p-24f,
+                                  -1,
+                                  0,
+                                  INFINITY,
+                                  -INFINITY,
+                                  NAN,
+                                  0x1p-149f};
+  for (const DType dtype : kTypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const Shape shape{3, std::ssize(values_of_beta)}, channels{shape[1]};
+    Tensor beta(channels, DType::kF32);
+    std::ranges::copy(values_of_beta, beta.mutable_data<float>().begin());
+    const std::vector<Tensor> given{numbers(shape, dtype, 1), Tensor(channels, DType::kF32), beta};
+    const TensorType image{shape, dtype}, of_channels{channels, DType::kF32};
+    const Ran forward =
+        run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
+            {image, of_channels, of_channels});
+    const std::vector<Tensor>& found = forward.results;
+    const std::vector<Tensor> values{
+        numbers(shape, dtype, 2), given[0], given[1], found[1], found[2], found[0], beta};
+    saved("batch_norm.mask_from_x",
+          node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{})), values,
+          {image, of_channels, of_channels});
+  }
+}
+
+TEST_F(Variants, OfBatchNormAddTwoGradients) {
+  for (const DType dtype : kTypes)
+    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}})
+      for (const bool gives_g : {false, true}) {
+        SCOPED_TRACE(cat(name_of(dtype), " ", shape, " ", gives_g));
+        const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+        const auto of_channels = [&](std::uint32_t seed) {
+          return numbers(channels.shape, DType::kF32, seed);
+        };
+        const std::vector<Tensor> values{numbers(shape, dtype, 1), numbers(shape, dtype, 2),
+                                         of_channels(3),           of_channels(4),
+                                         ones(channels.shape),     numbers(shape, dtype, 5),
+                                         numbers(shape, dtype, 6)};
+        std::vector<TensorType> outputs{image, channels, channels};
+        if (gives_g) outputs.push_back(image);
+        const Node& node =
+            node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
+        EXPECT_EQ(saved("batch_norm.sum_of_gradients", node, values, outputs), 1);
+      }
+}
+
+TEST_F(Variants, OfLossesReadLogitsAsTheyAreStored) {
+  constexpr std::int64_t kRows = 6;
+  for (const std::int64_t classes : {3, 1500})
+    for (const double smoothing : {0.0, 0.1}) {
+      SCOPED_TRACE(cat(classes, " classes, smoothing ", smoothing));
+      const Output logits = placed({{kRows, classes}, DType::kF32});
+      const Output labels = placed({{kRows}, DType::kI32});
+      const Output loss =
+          sparse_softmax_cross_entropy(logits, labels, {.smoothing = smoothing, .ignored = 2});
+      const Node& node = loss.node();
+      gradients(loss, {logits});
+      const Node& gradient = *nodes_of(graph, kSparseSoftmaxCrossEntropyGrad).back();
+      const Node& correct = accuracy(logits, labels).node();
+      Tensor classes_of({kRows}, DType::kI32);
+      for (std::int32_t i = 0; std::int32_t & label : classes_of.mutable_data<std::int32_t>())
+        label = i++ % 3;
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        const TensorType stored{{kRows, classes}, dtype}, rows{{kRows}, DType::kF32};
+        const std::vector<Tensor> values{numbers(stored.shape, dtype, 7), classes_of,
+                                         numbers(rows.shape, DType::kF32, 8)};
+        const std::vector<Tensor> two(values.begin(), values.begin() + 2);
+        constexpr const char* kKey = "cross_entropy.logits_as_stored";
+        EXPECT_EQ(saved(kKey, node, two, {rows}), 1);
+        EXPECT_EQ(saved(kKey, gradient, values, {stored}), 2);
+        EXPECT_EQ(saved(kKey, correct, two, {{{}, DType::kF32}}), 1);
+      }
+    }
+}
+
+TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
+  for (int spoiled = -1; spoiled < 5; ++spoiled) {
+    SCOPED_TRACE(spoiled);
+    std::vector<Tensor> values;
+    for (const std::int64_t size : {1, 5000, 0, 4096, 70})
+      values.push_back(numbers({size}, DType::kF32, 9));
+    if (spoiled >= 0 && values[static_cast<std::size_t>(spoiled)].bytes() > 0)
+      values[static_cast<std::size_t>(spoiled)].mutable_data<float>().back() = NAN;
+    const Node& node = node_of(kAllFinite, values, NodeOptions(AllFiniteOptions{}));
+    const TensorType answer{{}, DType::kBool};
+    EXPECT_EQ(saved("all_finite.all_at_once", node, values, {answer}), 3);
+    EXPECT_EQ(run(node, values, {answer}).results[0].item<bool>(), spoiled < 0 || spoiled == 2);
+  }
+}
+
+}  // namespace variants_test
+}  // namespace belfry::cuda

@@ -1,0 +1,209 @@
+// What the kernels of a training step move through the memory of a GPU. Prints the tables that
+// docs/performance.md sums up.
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/cuda/runtime/cuda_stream.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/trace/launch_work.h"
+#include "belfry/ops/cast.h"
+#include "belfry/tests/recorder/counting_queue.h"
+#include "belfry/tests/recorder/recorder_support.h"
+#include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
+
+namespace belfry::recorder {
+namespace bytes_test {
+
+using RecorderBytes = RecorderTest;
+
+struct Sum {
+  int launches = 0;
+  Touched moved;
+  std::int64_t floor = 0;
+
+  std::int64_t bytes() const { return moved.read + moved.written; }
+  void operator+=(const Sum& more) {
+    launches += more.launches;
+    moved.read += more.moved.read;
+    moved.written += more.moved.written;
+    floor += more.floor;
+  }
+};
+
+// By op and kernel. The floor is under the op alone.
+using Step = std::map<std::string, std::map<std::string, Sum>>;
+
+// Each tensor goes through memory once. Casts, sums of gradients and copies need none: kernels
+// before or after them could do that work.
+std::int64_t floor_of(const Plan& plan, NodeIndex n) {
+  for (const Op* none : {&kCast, &kAddN, &kCopy, &kTransfer})
+    if (plan.node(n).op == none) return 0;
+  return work_of(plan, n, 0).bytes;
+}
+
+// Counts what the launches of a planned GPU move.
+class Counter {
+ public:
+  explicit Counter(const Plan& plan) : plan_(plan) {}
+
+  Step count() {
+    for (const Launch& launch : plan_.launches)
+      if (plan_.strands[launch.strand].device == kGpu) count(launch);
+    return std::move(step_);
+  }
+
+ private:
+  static constexpr int kGpu = 1;  // device 0 is the host
+
+  void count(const Launch& launch) {
+    const PlanNode& node = plan_.node(launch.node);
+    if (node.inputs.empty() && node.types.empty()) return;
+    auto& of_op = step_[node.op->name];
+    of_op[""].floor += floor_of(plan_, launch.node);
+    const std::vector<TensorType> inputs = plan_.input_types(node);
+    Touched once;  // of all tensors
+    for (const TensorType& type : inputs) once.read += type.bytes();
+    for (const TensorType& type : node.types) once.written += type.bytes();
+    if (node.op == &kCopy) {
+      of_op["copy"] += {.launches = 1, .moved = once};
+      return;
+    }
+    KernelPlan kernel(*node.node, inputs, node.types, launch.range);
+    kernel.set_op(*node.op);
+    kernel.set_batch({.numbered = node.rows > 0});
+    const GpuBackend& backend = *gpus().backend();
+    const GpuRun run = node.fused_update() ? backend.prepare_fused(0, plan_, node)
+                                           : backend.prepare(0, kernel, false);
+    run.target<cuda::StreamRun>()->run(place(node, launch.range, kernel.workspace_bytes()), queue_);
+    for (CountedLaunch& counted : queue_.take()) {
+      // It updates many tensors, each element once.
+      if (node.fused_update()) counted.moved = std::exchange(once, {});
+      of_op[counted.kernel] += {.launches = 1, .moved = counted.moved};
+    }
+    queue_.memory().clear();
+  }
+
+  // Gives all tensors of a launch memory.
+  KernelPointers place(const PlanNode& node, WorkRange range, std::int64_t workspace) {
+    std::map<Value, void*> placed;
+    inputs_.clear();
+    outputs_.clear();
+    for (const Value& input : node.inputs) {
+      void*& at = placed[input];
+      if (!at) at = queue_.memory().tensor(plan_.type(input).bytes());
+      inputs_.push_back(at);
+    }
+    const auto writes = static_cast<std::size_t>(node.writes());
+    for (std::size_t i = 0; i < node.types.size(); ++i)
+      outputs_.push_back(i < writes ? inputs_[i] : queue_.memory().tensor(node.types[i].bytes()));
+    return KernelPointers(inputs_, outputs_, queue_.memory().workspace(workspace), range, 0);
+  }
+
+  const Plan& plan_;
+  CountingQueue queue_;
+  Step step_;
+  std::vector<void*> inputs_, outputs_;
+};
+
+// Attention by cuDNN, as on a GPU, without the memory that measuring it would take.
+void choose_attention(std::int64_t batch, const models::GptSize& size) {
+  const std::string types =
+      cat(" bf16 [", batch, ",", size.sequence_length, ",", size.heads, ",",
+          size.width / size.heads, "] on Recorder, cuDNN ", gpus().backend()->versions().cudnn);
+  JsonValue choices = JsonValue::object();
+  for (const char* pass : {"CausalAttention", "CausalAttentionGrad"})
+    choices.set(cat(pass, types), JsonValue::object()
+                                      .set("algorithm", 0)
+                                      .set("workspace_bytes", 0)
+                                      .set("deterministic", false));
+  JsonValue file = JsonValue::object();
+  file.set("belfry_algorithms", 1).set("choices", std::move(choices));
+  gpus().backend()->give_algorithms(false, file.str(), "choices");
+}
+
+struct Case {
+  const char* title;
+  std::string model;
+  std::optional<models::GptSize> gpt;
+  int batch;
+  int launches;
+  std::int64_t bytes;
+};
+
+// A step in bf16 on one GPU.
+Step step_of(const Case& of) {
+  if (of.gpt) choose_attention(of.batch, *of.gpt);
+  const ModelSpec spec = find_model(of.model, 0, {.gpt = of.gpt});
+  const auto data = synthetic_data(spec.fields, spec.classes, of.batch, 5);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .batch_size = of.batch,
+                         .precision = Precision::kBf16,
+                         .session = {.dry_run = true, .threads = 2}};
+  options.devices = {DeviceSpec::local("GPU", 0)};
+  const BuiltTraining built(find_trainer("replicated"), std::move(options), *data, nullptr);
+  const std::vector<PlanOfStep> plans = built.plans_of_step();
+  EXPECT_EQ(plans.size(), 1u);
+  return Counter(*plans.at(0).plan).count();
+}
+
+double gb(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
+
+Sum sum_of(const std::map<std::string, Sum>& of_op) {
+  Sum sum;
+  for (const auto& [kernel, part] : of_op) sum += part;
+  return sum;
+}
+
+void print(const char* title, const Sum& all, const Step& step) {
+  std::printf("%s: %d launches, %.2f GB, floor %.2f GB\n", title, all.launches, gb(all.bytes()),
+              gb(all.floor));
+  std::multimap<std::int64_t, std::string, std::greater<>> order;
+  for (const auto& [op, kernels] : step) order.emplace(sum_of(kernels).bytes(), op);
+  for (const auto& [bytes, op] : order) {
+    const Sum sum = sum_of(step.at(op));
+    std::printf("| `%s` | %d | %.2f | %.2f |\n", op.c_str(), sum.launches, gb(bytes),
+                gb(sum.floor));
+    for (const auto& [kernel, part] : step.at(op))
+      if (part.launches > 0)
+        std::printf("    %s %d: %.3f read, %.3f written\n", kernel.c_str(), part.launches,
+                    gb(part.moved.read), gb(part.moved.written));
+  }
+}
+
+// Whoever makes a step move less lowers these figures, and those of docs/performance.md.
+TEST_F(RecorderBytes, OfStepsDoNotGrow) {
+  const Case cases[] = {
+      {"ResNet-20, batch 256", "resnet20", {}, 256, 364, 1886197891},
+      {"ResNet-50, batch 256", "resnet50", {}, 256, 925, 105439445523},
+      {"GPT, batch 64", "gpt", models::GptSize{}, 64, 434, 11838683325},
+      {"GPT-2 124M, batch 64", "gpt",
+       models::GptSize{.layers = 12,
+                       .heads = 12,
+                       .width = 768,
+                       .sequence_length = 1024,
+                       .vocabulary = 50257,
+                       .tie_embeddings = true},
+       64, 828, 296857545167},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.title);
+    const Step step = step_of(each);
+    Sum all;
+    for (const auto& [op, kernels] : step) all += sum_of(kernels);
+    print(each.title, all, step);
+    EXPECT_EQ(all.launches, each.launches);
+    EXPECT_EQ(all.bytes(), each.bytes);
+  }
+}
+
+}  // namespace bytes_test
+}  // namespace belfry::recorder
