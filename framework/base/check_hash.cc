@@ -3,17 +3,26 @@
 #include <algorithm>
 #include <bit>
 
-// With -Og, as sanitizers are built, GCC cannot inline all that xxHash insists on.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define XXH_NO_INLINE_HINTS 1
-#endif
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "belfry/framework/base/xxh3_impl.h"
 
 namespace belfry {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);  // hashes are hashed as they lie
+
+using Xxh3 = std::uint64_t(const void*, std::size_t);
+
+Xxh3* fastest_xxh3() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return detail::xxh3_avx2;
+#endif
+  return [](const void* bytes, std::size_t size) { return XXH3_64bits(bytes, size); };
+}
+
+std::uint64_t xxh3(std::span<const std::byte> bytes) {
+  static Xxh3* const fastest = fastest_xxh3();
+  return fastest(bytes.data(), bytes.size());
+}
 
 }  // namespace
 
@@ -23,12 +32,12 @@ std::vector<std::uint64_t> check_hashes_of_blocks(std::span<const std::byte> par
   std::vector<std::uint64_t> hashes;
   hashes.reserve((part.size() + most - 1) / most);
   for (; !part.empty(); part = part.subspan(std::min(most, part.size())))
-    hashes.push_back(XXH3_64bits(part.data(), std::min(most, part.size())));
+    hashes.push_back(xxh3(part.first(std::min(most, part.size()))));
   return hashes;
 }
 
 std::uint64_t check_hash_of_blocks(std::span<const std::uint64_t> hashes) {
-  return XXH3_64bits(hashes.data(), hashes.size_bytes());
+  return xxh3(std::as_bytes(hashes));
 }
 
 std::uint64_t check_hash(std::span<const std::byte> bytes) {
@@ -64,15 +73,21 @@ void CheckHash::reset() {
 }
 
 void CheckHash::add(std::span<const std::byte> bytes) {
+  const auto end_block = [&](std::uint64_t hash) {
+    XXH3_64bits_update(&state_->blocks, &hash, sizeof hash);
+  };
   while (!bytes.empty()) {
     const std::span<const std::byte> taken =
         bytes.first(std::min(bytes.size(), bytes_per_block_ - in_block_));
+    bytes = bytes.subspan(taken.size());
+    if (taken.size() == bytes_per_block_) {
+      end_block(xxh3(taken));
+      continue;
+    }
     XXH3_64bits_update(&state_->block, taken.data(), taken.size());
     in_block_ += taken.size();
-    bytes = bytes.subspan(taken.size());
     if (in_block_ < bytes_per_block_) continue;
-    const std::uint64_t hash = XXH3_64bits_digest(&state_->block);
-    XXH3_64bits_update(&state_->blocks, &hash, sizeof hash);
+    end_block(XXH3_64bits_digest(&state_->block));
     XXH3_64bits_reset(&state_->block);
     in_block_ = 0;
   }

@@ -143,13 +143,6 @@ void ProcessGroup::sum(GroupMessage&, DType) {
                       "another strategy than mpi"));
 }
 
-std::vector<int> other_ranks(int rank, int size) {
-  std::vector<int> others;
-  for (int r = 0; r < size; ++r)
-    if (r != rank) others.push_back(r);
-  return others;
-}
-
 std::string describe_rank(const ProcessGroup& group, int rank) {
   return cat("rank ", rank, ", ", group.host(rank));
 }

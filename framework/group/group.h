@@ -76,9 +76,6 @@ class ProcessGroup {
 // The longest reason, in bytes, with which a process ends others. A group may cut a longer one.
 inline constexpr std::size_t kLongestReason = 1 << 16;
 
-// For groups that connect all processes at once.
-std::vector<int> other_ranks(int rank, int size);
-
 // "rank 3, node7".
 std::string describe_rank(const ProcessGroup& group, int rank);
 

@@ -56,7 +56,8 @@ class MpiGroup final : public ProcessGroup {
     int size = 0;
     MPI_Comm_size(all_, &size);
     learn_hosts(size);
-    others_ = other_ranks(rank_, size);
+    for (int r = 0; r < size; ++r)
+      if (r != rank_) others_.push_back(r);
     require_tags();
     received_from_.resize(at(size));
     check(MPI_Irecv(reason_.data(), static_cast<int>(reason_.size()), MPI_CHAR, MPI_ANY_SOURCE,
