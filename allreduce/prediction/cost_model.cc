@@ -31,6 +31,7 @@ class PlanJobs {
           known == machine.devices.end() ? -1 : static_cast<int>(known - machine.devices.begin()));
       names_.push_back(device);
     }
+    number_memories();
     bandwidth_ = machine.bandwidth_at(bytes_of_step());
     make_runners(static_cast<int>(devices.size()));
     for (const LaunchIndex l : plan.launches.indices()) add(l);
@@ -42,11 +43,24 @@ class PlanJobs {
   bool on_several_workers() const { return on_several_; }
 
  private:
+  // A variable has buffers of its own and of values that are made there to be assigned: one memory.
+  void number_memories() {
+    std::map<const Node*, BufferIndex> of_variable;
+    for (const BufferIndex b : plan_.buffers.indices()) {
+      const BufferRecord& record = plan_.buffers[b];
+      const bool is_variable = record.kind == BufferKind::kState;
+      memory_.push_back(is_variable ? of_variable.try_emplace(record.node, b).first->second : b);
+    }
+  }
+
+  BufferIndex memory(const Value& value) const { return memory_[plan_.buffer(value)]; }
+
   std::int64_t bytes_of_step() const {
     std::int64_t bytes = 0;
     for (const std::int64_t arena : plan_.arena_bytes) bytes += arena;
-    for (const BufferRecord& record : plan_.buffers)
-      if (record.kind != BufferKind::kArena) bytes += record.bytes;
+    for (const BufferIndex b : plan_.buffers.indices())
+      if (plan_.buffers[b].kind != BufferKind::kArena && memory_[b] == b)
+        bytes += plan_.buffers[b].bytes;
     return std::max<std::int64_t>(1, bytes);
   }
 
@@ -138,6 +152,8 @@ class PlanJobs {
   // Bytes read, plus bytes written at their cost relative to reads.
   double touched(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
+    // The value has been made in the variable.
+    if (node.op == &kAssign && memory(node.inputs[0]) == memory(node.inputs[1])) return 0;
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
     std::map<BufferIndex, double> read, written;
     const auto add = [](double& known, const TensorType& type) {
@@ -146,14 +162,14 @@ class PlanJobs {
     const int writes = node.writes();
     const std::vector<char> only_written = assigned(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const BufferIndex buffer = plan_.buffer(node.inputs[i]);
+      const BufferIndex buffer = memory(node.inputs[i]);
       if (static_cast<int>(i) < writes) add(written[buffer], plan_.type(node.inputs[i]));
       if (!part && !only_written[i]) add(read[buffer], plan_.type(node.inputs[i]));
     }
     double total = 0;
     if (writes == 0)
       for (std::size_t i = 0; i < node.types.size(); ++i) {
-        add(written[plan_.buffer_of[n][i]], node.types[i]);
+        add(written[memory_[plan_.buffer_of[n][i]]], node.types[i]);
         if (part) total += static_cast<double>(node.types[i].bytes());
       }
     for (const auto& [buffer, bytes] : read) total += bytes;
@@ -237,6 +253,7 @@ class PlanJobs {
   NodeLists deps_;
   std::vector<int> index_;  // session's device -> machine's device, or -1
   std::vector<DeviceSpec> names_;
+  Indexed<BufferRecord, BufferIndex> memory_;  // the first buffer in the same memory
   Bandwidth bandwidth_;
   Indexed<Strand, int> runner_of_strand_;
   bool on_several_ = false;              // there are several workers, which help each other
