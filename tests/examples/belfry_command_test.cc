@@ -322,6 +322,20 @@ TEST_F(BelfryCommandTest, SimulatesAPlanWithTracedTimes) {
                  "for its own batch");
 }
 
+// Several processes sum an eighth of the gradients at a time, so that sums begin early.
+TEST_F(BelfryCommandTest, SimulatesTheBucketsOfThePlannedProgram) {
+  ASSERT_EQ(shell("mnist --devices=cpu:1 --dry_run --json=p.json").status, 0);
+  const auto hidden = [](const char* flags) {
+    const Finished done =
+        shell(cat("belfry simulate p.json --devices=2 --json=- --machine=", BELFRY_SOURCE_DIR,
+                  "/docs/machines/v100-dgx1.json", flags));
+    EXPECT_EQ(done.status, 0) << done.errors;
+    return nlohmann::json::parse(done.output)["rows"][0]["hidden_share"].get<double>();
+  };
+  EXPECT_EQ(hidden(" --bucket_mb=100"), 0);
+  EXPECT_GT(hidden(""), 0);
+}
+
 // Predictions know no name and no order: the same rows come out of renamed tables in other order.
 TEST_F(BelfryCommandTest, PredictsTablesWhateverTheirNames) {
   const std::string prepare = cat(R"(python3 - )", BELFRY_SOURCE_DIR, R"(/docs <<'EOF'

@@ -18,6 +18,7 @@
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/trace_summary.h"
 #include "belfry/trainers/commands/traced_times.h"
+#include "belfry/trainers/core/auto_options.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/output_file.h"
 
@@ -42,7 +43,8 @@ struct SimulateFlags {
   SimulatedTraining training;
   DeviceFaults faults;
   bool explain = false;
-  bool as_planned = false;  // the batch of a plan, not --batch_size
+  bool as_planned = false;   // the batch of a plan, not --batch_size
+  bool has_buckets = false;  // --bucket_mb was given
 };
 
 std::vector<std::int64_t> read_devices(const WrittenFlag& flag) {
@@ -135,7 +137,9 @@ void add_training_flags(FlagParser& parser, SimulateFlags& flags) {
         read_number(flag, "a number of at least 0", at_least_zero, megabytes);
         return megabytes * kMebi;
       },
-      "X", "gradients are summed X MiB at a time; 0: those of each layer [4]");
+      "X",
+      "gradients are summed X MiB at a time; 0: those of each layer [4; of a plan: as its program "
+      "does with a process per device]");
   parser.add("--overlap", training.overlap, "true|false",
              "sums begin during the backward pass [true]");
   parser.add("--processes_per_host", training.per_host, 1, kMostSimulatedDevices, "N",
@@ -237,6 +241,7 @@ SimulateFlags parse_simulate(std::span<const char* const> arguments, const std::
       "--trace says how long launches of a plan take: it needs one as WORKLOAD, and --measured, "
       "--slowness and --kernel_us have no use");
   flags.as_planned = !parser.given("--batch_size");
+  flags.has_buckets = parser.given("--bucket_mb");
   return flags;
 }
 
@@ -292,6 +297,18 @@ void add_sums(const SimulateFlags& flags, const ClusterDescription& cluster, std
   json.set("machine", cluster.name).set("sums", std::move(rows));
 }
 
+// The training of this many devices. Buckets of a plan are those that its program makes.
+SimulatedTraining training_on(int devices, const SimulationReport& report, bool has_buckets) {
+  SimulatedTraining training = report.training;
+  if (has_buckets || report.work.launches.empty() || devices == 1) return training;
+  const int per_host = training.per_host > 0 ? training.per_host : report.cluster.devices_per_host;
+  training.bucket_bytes =
+      kMebi * bucket_mb_of_processes(default_bucket_mb(devices),
+                                     report.work.parameters() * training.gradient_bytes, devices,
+                                     devices == 2 && per_host == 1);
+  return training;
+}
+
 SimulationReport simulate(const SimulateFlags& flags, ClusterDescription cluster) {
   const auto work_of = [&](const JsonValue& json) {
     return parse_workload(json, std::filesystem::path(flags.workload).stem().string());
@@ -313,11 +330,14 @@ SimulationReport simulate(const SimulateFlags& flags, ClusterDescription cluster
   }
   if (flags.measured)
     report.training.slowness =
-        calibrated_slowness(report.work, report.cluster, report.training, flags.measured->devices,
-                            flags.measured->samples_per_second);
-  for (const std::int64_t devices : flags.devices)
-    report.steps.push_back(
-        simulate_step(report.work, report.cluster, report.training, static_cast<int>(devices)));
+        calibrated_slowness(report.work, report.cluster,
+                            training_on(flags.measured->devices, report, flags.has_buckets),
+                            flags.measured->devices, flags.measured->samples_per_second);
+  for (const std::int64_t count : flags.devices) {
+    const auto devices = static_cast<int>(count);
+    report.steps.push_back(simulate_step(report.work, report.cluster,
+                                         training_on(devices, report, flags.has_buckets), devices));
+  }
   return report;
 }
 

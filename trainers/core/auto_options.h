@@ -31,6 +31,16 @@ constexpr double default_bucket_mb(int processes) {
   return std::clamp(processes / 4.0, kDefaultBucketMb, 32.0);
 }
 
+// With several processes a bucket that nobody has asked for holds an eighth of the gradients at
+// most, so that most of them are under way before the last ones are known. Short pieces cost more
+// than they save. `whole`: processes send whole buckets, not pieces.
+constexpr double bucket_mb_of_processes(double most_mb, double gradient_bytes, int processes,
+                                        bool whole) {
+  constexpr double kLeastPiece = 0.25;  // MiB
+  const double least = whole ? kLeastPiece : kLeastPiece * processes;
+  return std::min(most_mb, std::max(gradient_bytes / 8 / (1 << 20), least));
+}
+
 // How to choose.
 struct AutoOptions {
   bool any = false;  // also tries strategies that are not canonical

@@ -31,12 +31,8 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   return choose_allreduce(options, gradients, {accepts, packing_of(options.aggregation)});
 }
 
-// With several processes a bucket that nobody has asked for holds an eighth of the gradients at
-// most, so that most of them are under way before the last ones are known. Short pieces cost more
-// than they save. Two processes on two hosts send whole buckets, unless these are on GPUs
-// (sum_over_processes()).
+// Two processes on two hosts send whole buckets, unless these are on GPUs (sum_over_processes()).
 double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradients) {
-  constexpr double kLeastPiece = 0.25;  // MiB
   const auto [rank, processes, per_host] = gradients.graph().process();
   const bool whole = processes == 2 && per_host == 1 && !gradients.device(0).is_gpu();
   const bool asked_for = how.choice.buckets.size() == 1;
@@ -45,8 +41,7 @@ double own_bucket_mb(const AggregationOptions& how, const GradientTable& gradien
   for (const Gradient& gradient : gradients.row(0))
     if (const TensorType& type = gradient.value.type(); type.shape.is_fully_known())
       bytes += static_cast<double>(type.bytes());
-  const double least = whole ? kLeastPiece : kLeastPiece * processes;
-  return std::min(how.bucket_mb, std::max(bytes / 8 / (1 << 20), least));
+  return bucket_mb_of_processes(how.bucket_mb, bytes, processes, whole);
 }
 
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
