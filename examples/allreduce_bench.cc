@@ -41,7 +41,7 @@ struct Flags {
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
   std::string model;                 // reduce the gradients of this model instead of these sizes
   int factor = 2;
-  AutoFlags automatic;
+  std::string links;
   bool updates = false;
   std::string algorithms, csv, json;
 };
@@ -152,7 +152,7 @@ void define(FlagParser& parser, Flags& flags) {
   add_device_flags(parser, device_flags(flags), "cpu:2");
   add_ways(parser, flags);
   add_measurement(parser, flags.bench);
-  add_auto_flags(parser, flags.automatic, flags.bench.auto_any);
+  add_auto_flags(parser, flags.links, flags.bench.auto_any);
   parser.group("Output");
   parser.add("--csv", flags.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", flags.json, "FILE", "write the results there, as a list of objects [none]");
@@ -167,8 +167,9 @@ void check_strategies(Flags& flags) {
   const StrategyList& list = flags.strategies;
   // With one device nothing is an error, so a sweep over numbers of devices may begin with it.
   flags.bench.list_refused = list.all || flags.bench.towers() == 1;
-  check_auto_flags(flags.automatic, flags.bench.auto_any, list.automatic,
-                   "auto among --strategies");
+  check_auto_flags(flags.links, flags.bench.auto_any, list.automatic, "auto among --strategies");
+  require<FlagError>(!list.automatic || flags.updates || !flags.links.empty(), "--strategies=auto",
+                     kChoosesByLinks);
   require<FlagError>(!flags.updates || !list.automatic,
                      "--update times strategies by their names; leave auto out");
 }
@@ -319,9 +320,8 @@ class Benchmark {
 
   std::int64_t time_reductions() {
     if (flags_.strategies.automatic) {
-      machine_ =
-          machine_for(flags_.automatic, {bench_.devices, bench_.threads, bench_.logical_gpus});
-      bench_.machine = &*machine_;
+      machine_ = machine_for(flags_.links, bench_.devices, bench_.logical_gpus);
+      bench_.machine = machine_.get();
     }
     ReductionTable table(bench_);
     print(header(flags_) + table.head());
@@ -354,14 +354,14 @@ class Benchmark {
 
   const Flags& flags_;
   ReductionBenchOptions bench_;
-  std::optional<MachineDescription> machine_;
+  std::shared_ptr<const MachineDescription> machine_;
   Console console_;
   JsonValue records_ = JsonValue::array();
 };
 
 int measure(const Flags& flags) {
   OutputFiles outputs(local_file_system());
-  outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
+  outputs.reserve_input(cat("--links=", flags.links), flags.links);
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,

@@ -322,10 +322,7 @@ class TrainBench {
       refused_.push_back(std::move(planned));
       return;
     }
-    if (planned.kept && flags_.inspection.check_equivalence == 0) {
-      console_.line(planned.choice);
-      training_.aggregation.choice.kept = planned.kept;
-    }
+    if (!planned.choice.empty()) console_.line(planned.choice);
     std::vector<std::string> peaks;
     for (const DeviceUse& use : planned.use)
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));

@@ -20,8 +20,10 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
+// "collective, 4 MiB": a strategy, and its buckets unless there are none.
 std::string title(const Prediction& prediction) {
-  return describe_strategy(prediction.strategy, prediction.bucket_mb);
+  return cat(prediction.strategy,
+             prediction.bucket_mb > 0 ? cat(", ", prediction.bucket_mb, " MiB") : "");
 }
 
 std::string line(const Prediction& prediction, std::size_t width) {
@@ -51,10 +53,6 @@ bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
 }
 
 }  // namespace
-
-std::string describe_strategy(std::string_view strategy, double bucket_mb) {
-  return cat(strategy, bucket_mb > 0 ? cat(", ", bucket_mb, " MiB") : "");
-}
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,

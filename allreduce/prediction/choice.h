@@ -1,7 +1,6 @@
 // How `auto` chooses: it predicts the time of each strategy for given tensors on a given machine.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "belfry/allreduce/prediction/cost_model.h"
@@ -27,9 +26,6 @@ struct Prediction {
   double seconds = 0;
   std::string refusal;  // why it cannot be used; `seconds` is then unset
 };
-
-// "collective, 4 MiB": a strategy, and its buckets unless there are none.
-std::string describe_strategy(std::string_view strategy, double bucket_mb);
 
 struct StrategyChoice {
   std::vector<Prediction> predictions;  // fastest first, then the refused ones

@@ -77,7 +77,6 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
   if (!trainer) return plan;
   plan.choice = trainer->built().choice();
-  plan.kept = trainer->built().kept_choice();
   plan.shards = shard_report(trainer->built());
   plan.use = trainer->session().device_use();
   plan.step = planned_step(trainer->built());

@@ -21,9 +21,8 @@ namespace belfry {
 // The memory that a mode would hold; planning allocates none of it.
 struct ModePlan {
   Mode mode;
-  std::string refusal;                  // why the mode cannot serve; all below is then empty
-  std::string choice = {};              // the choice of "auto": lines for people
-  std::optional<KeptChoice> kept = {};  // the same choice, as kept
+  std::string refusal;      // why the mode cannot serve; all below is then empty
+  std::string choice = {};  // the choice of "auto": lines for people
   ShardReport shards = {};
   std::vector<DeviceUse> use;  // per device
   PlannedStep step = {};

@@ -6,7 +6,6 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/flag_values.h"
 
@@ -33,12 +32,11 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
 // Throws FlagError if the strategy cannot serve these devices.
 void require_serves(const std::string& strategy, const TrainFlags& training) {
   const std::string flag = cat("--strategies=", strategy);
-  if (strategy != "auto") {
-    const std::string refusal = make_strategy(strategy)->refusal(training.trainer.devices);
-    require<FlagError>(refusal.empty(), flag, ": ", refusal);
-  } else if (training.automatic.links.empty()) {
-    as_flag(flag, [&] { check_measurable(measured_devices(training.trainer)); });
-  }
+  const bool chooses = strategy == "auto";
+  const std::string refusal =
+      chooses ? "" : make_strategy(strategy)->refusal(training.trainer.devices);
+  require<FlagError>(refusal.empty(), flag, ": ", refusal);
+  require<FlagError>(!chooses || !training.links.empty(), flag, kChoosesByLinks);
 }
 
 }  // namespace
@@ -66,7 +64,7 @@ StrategyList parse_strategies(const std::string& text) {
 std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& trainer,
                                  const TrainFlags& training) {
   std::vector<std::string> names = list.names;
-  if (list.all && !list.automatic) names.emplace_back("auto");
+  if (list.all && !list.automatic && !training.links.empty()) names.emplace_back("auto");
   if (list.all)
     std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
   std::vector<Mode> modes;

@@ -20,7 +20,8 @@ StrategyList parse_strategies(const std::string& text);
 
 // A mode per strategy. Its trainer is `trainer`. If that is "", it is the replicated one, else the
 // one that takes the strategy by default, else any that takes it. "all" gives the strategies that
-// the trainer takes, with "auto", and with collective first as baseline. For a list of names,
+// the trainer takes, with "auto" if --links describes a machine, and with collective first as
+// baseline. For a list of names,
 // throws FlagError for one that the trainer does not take, or that cannot serve these devices.
 std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& trainer,
                                  const TrainFlags& training);

@@ -336,7 +336,7 @@ TEST(Processes, AreNotTimedByWhatOneProcessDoes) {
        {std::pair(" --strategies=naive",
                   "--strategies=naive: the strategy combines the gradients of one process"),
         std::pair(" --update=momentum", "--update=momentum times the update of one process"),
-        std::pair(" --strategies=auto",
+        std::pair(" --strategies=auto --links=l",
                   "auto among --strategies predicts for the devices of one")}) {
     const Finished all =
         shell(by_tcp(2, cat(" --devices=cpu:1 -b 4K -e 4K", flags), free_port(), kAllReduce));

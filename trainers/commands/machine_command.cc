@@ -15,7 +15,7 @@ namespace {
 struct MachineFlags {
   std::string help, json, algorithms;
   MeasuredDevices here;
-  bool deterministic = false, remeasure = false;
+  bool deterministic = false;
 };
 
 MachineFlags parse_machine_flags(std::span<const char* const> arguments,
@@ -29,8 +29,8 @@ MachineFlags parse_machine_flags(std::span<const char* const> arguments,
                             flags.algorithms};
   add_device_flags(parser, devices);
   parser.add("--threads", flags.here.threads, 0, 1 << 16, "N", "workers; 0: one per core [0]");
-  parser.add("--remeasure", flags.remeasure, "measure again, although figures are kept");
   parser.add("--json", flags.json, "FILE", "write it there instead; -: to stdout [-]");
+  parser.add_spellings({only("remeasure", "", "", "leave it out: this command always measures")});
   flags.help = parser.parse(arguments);
   if (flags.help.empty()) resolve_devices(parser, devices, false);
   return flags;
@@ -39,9 +39,7 @@ MachineFlags parse_machine_flags(std::span<const char* const> arguments,
 int run_machine(const MachineFlags& flags) {
   OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json.empty() ? "-" : flags.json);
-  json->write(to_json(find_machine(local_file_system(), flags.here, {.remeasure = flags.remeasure}))
-                  .str(2) +
-              "\n");
+  json->write(to_json(measure_machine(flags.here)).str(2) + "\n");
   outputs.finish();
   return 0;
 }

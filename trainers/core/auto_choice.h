@@ -10,7 +10,6 @@
 
 namespace belfry {
 
-struct MeasuredDevices;
 struct TrainerOptions;
 
 // The strategies that a trainer can choose from.
@@ -19,14 +18,11 @@ struct StrategyCandidates {
   Packing packing;                         // how gradients are packed, without the buckets
 };
 
-// The devices of a trainer, for find_machine().
-MeasuredDevices measured_devices(const TrainerOptions& options);
-
-// If options.aggregation.allreduce is "auto", replaces it by a strategy, and sets bucket_mb. It
-// takes the choice that options.aggregation.choice keeps, or else predicts which combines these
-// gradients fastest. On a tie the first name wins, then the first size in the list. Returns what
-// was chosen and why, as lines for people; "" if there was nothing to choose. Throws what
-// find_machine() and choose_strategy() throw.
+// If options.aggregation.allreduce is "auto", replaces it by the strategy that is predicted to
+// combine these gradients fastest on options.aggregation.choice.machine, and sets bucket_mb. On a
+// tie the first name wins, then the first size in the list. Returns the predictions as lines for
+// people; "" if there was nothing to choose. Throws InvalidArgument without a machine, and what
+// choose_strategy() throws.
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
                              const StrategyCandidates& candidates);
 

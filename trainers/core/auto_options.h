@@ -1,25 +1,12 @@
-// How `--allreduce=auto` chooses: options, and choices of earlier runs.
+// How `--allreduce=auto` chooses.
 #pragma once
 #include <algorithm>
-#include <functional>
-#include <optional>
-#include <string>
+#include <memory>
 #include <vector>
-
-#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 
 struct MachineDescription;
-
-// The choice of an earlier run, and the devices and packing it was made for.
-struct KeptChoice {
-  std::string allreduce;
-  double bucket_mb = 0;
-  int gradient_repacking = 0, small_tensors_kb = 0;
-  std::vector<DeviceSpec> devices;
-  std::string from = {};  // whose choice it was, for people
-};
 
 // The default size of buckets of gradients, in MiB.
 inline constexpr double kDefaultBucketMb = 4;
@@ -47,12 +34,7 @@ struct AutoOptions {
   // Sizes of buckets to try, in MiB (see ChoiceOptions); unused with packed gradients. A single
   // size is the one that the user asked for.
   std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
-  // Returns the machine to predict for. It is called when a choice has to be made. None:
-  // find_machine() of the devices.
-  std::function<MachineDescription()> machine = {};
-  // A choice to reuse without a prediction, if devices and packing are the same.
-  std::optional<KeptChoice> kept = {};
-  bool choose_anew = false;  // ignores `kept`, for --remeasure
+  std::shared_ptr<const MachineDescription> machine = {};  // to predict for; `auto` needs one
 };
 
 }  // namespace belfry

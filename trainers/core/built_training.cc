@@ -155,16 +155,6 @@ std::vector<PlanOfStep> BuiltTraining::plans_of_step() const {
   return steps_.plans_with_runs(batches_.batches_per_step());
 }
 
-std::optional<KeptChoice> BuiltTraining::kept_choice() const {
-  if (choice_.empty()) return {};
-  return KeptChoice{.allreduce = options_.aggregation.allreduce,
-                    .bucket_mb = options_.aggregation.bucket_mb,
-                    .gradient_repacking = options_.aggregation.gradient_repacking,
-                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
-                    .devices = options_.devices,
-                    .from = "an earlier run"};
-}
-
 std::optional<double> BuiltTraining::loss_scale() {
   if (!nodes_.loss_scale) return {};
   return session_->read(nodes_.loss_scale.scale).item<float>();

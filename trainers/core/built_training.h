@@ -9,7 +9,6 @@
 
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/arithmetic.h"
-#include "belfry/trainers/core/auto_options.h"
 #include "belfry/trainers/core/trainer_options.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
@@ -59,8 +58,6 @@ class BuiltTraining {
   // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" without
   // "auto".
   const std::string& choice() const { return choice_; }
-  // The choice, for runs that resume from this one; none without "auto".
-  std::optional<KeptChoice> kept_choice() const;
   // The default number of shards, before it was raised to one per device; 0: options had a number.
   int shards_by_default() const { return default_shards_; }
   // Whether a step that is not finite changes nothing (OnNonfinite).

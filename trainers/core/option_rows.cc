@@ -43,7 +43,8 @@ Option<TrainerOptions> allreduce_option() {
            join(strategy_names(), "|"),
            "|auto. parameter_server takes only colocate, replicated all others, and other trainers "
            "none. auto takes "
-           "the one that is predicted to be fastest for this model. NAME#N cuts each tensor "
+           "the one that is predicted to be fastest for this model on the machine of `links`. "
+           "NAME#N cuts each tensor "
            "into N chunks, at most ",
            kMostChunks,
            " (ring, shuffle, collective). NAME:SIZE:NAME chooses by size: the first takes "

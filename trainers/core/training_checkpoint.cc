@@ -21,17 +21,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-JsonValue to_json(const KeptChoice& choice) {
-  JsonValue devices = JsonValue::array();
-  for (const DeviceSpec& device : choice.devices) devices.push(device.str());
-  return JsonValue::object()
-      .set("allreduce", choice.allreduce)
-      .set("bucket_mb", choice.bucket_mb)
-      .set("gradient_repacking", choice.gradient_repacking)
-      .set("small_tensors_kb", choice.small_tensors_kb)
-      .set("devices", std::move(devices));
-}
-
 // Returns what `read` makes of the manifest. Throws IoError naming it and `what` is wrong in it.
 template <class F>
 auto read_manifest(const CheckpointInfo& info, const char* what, const F& read) {
@@ -124,12 +113,6 @@ void restore_callbacks(const CheckpointInfo& info, const Trainer& trainer) {
   });
 }
 
-int whole_number(const JsonValue& json) {
-  const std::int64_t value = json.integer();
-  require(value >= 0 && value <= std::numeric_limits<int>::max(), value, " is out of range");
-  return static_cast<int>(value);
-}
-
 // Restores every tensor, strictly: with fewer variables, or more, the resumed run would be another
 // run.
 CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
@@ -212,8 +195,6 @@ JsonValue training_state(const Trainer& trainer) {
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
   if (const std::int64_t skipped = trainer.record().watch().skipped_steps(); skipped > 0)
     extra.set("skipped_steps", skipped);
-  if (const std::optional<KeptChoice> choice = built.kept_choice())
-    extra.set("auto", to_json(*choice));
   if (trainer.loop().epoch_is_open()) extra.set(kEpochIsOpen, true);
   return extra;
 }
@@ -231,23 +212,6 @@ CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
 
 void save_training(Trainer& trainer, const std::string& path) {
   snapshot_training(trainer, JsonValue::object()).save(path);
-}
-
-std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
-  const JsonValue* const json = info.extra.find("auto");
-  if (!json) return {};
-  return read_manifest(info, "the choice of auto", [&]() -> KeptChoice {
-    KeptChoice choice{.allreduce = json->at("allreduce").text(),
-                      .bucket_mb = json->at("bucket_mb").number(),
-                      .gradient_repacking = whole_number(json->at("gradient_repacking")),
-                      .small_tensors_kb = whole_number(json->at("small_tensors_kb")),
-                      .from = info.path};
-    require(choice.bucket_mb >= 0 && choice.bucket_mb <= kMostBucketMb, "buckets of ",
-            choice.bucket_mb, " MiB");
-    for (const JsonValue& device : json->at("devices").items())
-      choice.devices.emplace_back(device.text());
-    return choice;
-  });
 }
 
 std::string restore_training(Trainer& trainer, const std::string& path, OtherRuns others) {

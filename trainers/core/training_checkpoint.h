@@ -7,7 +7,6 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
-#include "belfry/trainers/core/auto_options.h"
 
 namespace belfry {
 
@@ -54,9 +53,5 @@ enum class OtherRuns { kTell, kRefuse };
 // whatever the run was.
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
-
-// What `auto` chose in the run that saved this checkpoint; none without `auto`. Throws IoError
-// naming the manifest unless it holds what save_training() writes.
-std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
 }  // namespace belfry

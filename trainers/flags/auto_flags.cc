@@ -1,33 +1,25 @@
 #include "belfry/trainers/flags/auto_flags.h"
 
-#include <memory>
-#include <optional>
-#include <utility>
-
 #include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/option_flags.h"
+#include "belfry/trainers/machine/machine_file.h"
 #include "belfry/trainers/options/option_fields.h"
 
 namespace belfry {
 
-Options<AutoFlags> auto_options() {
-  return {
-      any_text(&AutoFlags::links,
-               {.name = "links",
-                .unit = "FILE",
-                .text = "JSON that describes the devices' links",
-                .otherwise = "none: they are measured",
-                .here = cache_directory().empty() ? "" : cat("(kept in ", cache_directory(), ")"),
-                .trains = true,
-                .noted = false}),
-      on_off(&AutoFlags::remeasure,
-             {.name = "remeasure",
-              .text = "measure the links again, and ignore the choice that a checkpoint keeps",
-              .otherwise = "false",
-              .trains = true,
-              .noted = false})};
+Option<std::string> links_option() {
+  Option<std::string> option{
+      {.name = "links",
+       .unit = "FILE",
+       .text = "JSON that describes the machine: what belfry machine writes, a file of "
+               "docs/links, or of docs/machines",
+       .otherwise = "none",
+       .trains = true}};
+  option.read = [](std::string& links, const WrittenFlag& flag) { links = flag.value; };
+  return option;
 }
 
 Option<bool> auto_any_option() {
@@ -41,51 +33,30 @@ Option<bool> auto_any_option() {
   return option;
 }
 
-void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any) {
+void add_auto_flags(FlagParser& parser, std::string& links, bool& any) {
   parser.group(kAutoGroup);
-  add_options(parser, auto_options(), flags);
+  add_option(parser, links_option(), links);
   add_option(parser, auto_any_option(), any);
+  parser.add_spellings({only("remeasure", "", "", kInsteadOfRemeasure)});
 }
 
-void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish) {
-  const std::pair<std::string, bool> given[] = {
-      {cat("--links=", flags.links), !flags.links.empty()},
-      {"--remeasure", flags.remeasure},
-      {"--auto_any", any}};
-  for (const auto& [flag, is_given] : given)
-    require<FlagError>(chooses || !is_given, flag, " is for the choice of a strategy; without ",
-                       wish, " there is none");
-  require<FlagError>(flags.links.empty() || !flags.remeasure, "--links=", flags.links,
-                     " takes the place of a measurement, so there is no use for --remeasure");
+void check_auto_flags(const std::string& links, bool any, bool chooses, std::string_view wish) {
+  constexpr std::string_view kWithout = " is for the choice of a strategy; without ";
+  require<FlagError>(chooses || links.empty(), "--links=", links, kWithout, wish, " there is none");
+  require<FlagError>(!any || (chooses && !links.empty()), "--auto_any", kWithout, wish,
+                     " and --links=FILE there is none");
 }
 
-void check_measurable(const MeasuredDevices& here) {
-  try {
-    require_measurable(here);
-  } catch (const InvalidArgument& error) {
-    // A described machine has no logical GPUs.
-    throw InvalidArgument(
-        cat(error.what(),
-            here.logical_gpus > 1 ? "; " : "; describe the machine with --links=FILE, or ",
-            "name a strategy"));
-  }
-}
-
-MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& here) {
-  if (flags.links.empty()) check_measurable(here);
-  MachineDescription machine =
-      find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
-  if (!flags.links.empty())
-    as_flag(cat("--links=", flags.links), [&] { return machine.devices_for(here.devices); });
+std::shared_ptr<const MachineDescription> machine_for(const std::string& links,
+                                                      const std::vector<DeviceSpec>& devices,
+                                                      int logical_gpus) {
+  auto machine =
+      std::make_shared<const MachineDescription>(read_machine(local_file_system(), links));
+  as_flag(cat("--links=", links), [&] { return machine->devices_for(devices); });
+  require<FlagError>(machine->links.empty() || logical_gpus == 1, "--links=", links,
+                     " describes devices with a memory each, not --logical_gpus=", logical_gpus,
+                     " that share one; leave one of them out");
   return machine;
-}
-
-std::function<MachineDescription()> machine_finder(const AutoFlags& flags,
-                                                   const MeasuredDevices& here) {
-  return [found = std::make_shared<std::optional<MachineDescription>>(), flags, here] {
-    if (!*found) *found = machine_for(flags, here);
-    return **found;
-  };
 }
 
 }  // namespace belfry

@@ -1,41 +1,45 @@
 // The flags of `auto`, for every program that can choose a strategy.
 #pragma once
-#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/flags/flag_parser.h"
-#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/options/option.h"
 
 namespace belfry {
 
-struct AutoFlags {
-  std::string links;       // a file that describes the machine; "": it is measured
-  bool remeasure = false;  // measure again even if a measurement was kept
-};
+struct MachineDescription;
 
-// The rows of --links and --remeasure, and of --auto_any, which is AutoOptions::any.
-Options<AutoFlags> auto_options();
+// The rows of --links, the file that describes the machine ("": none), and of --auto_any, which is
+// AutoOptions::any.
+Option<std::string> links_option();
 Option<bool> auto_any_option();
 inline constexpr const char* kAutoGroup = "What auto chooses by";
 
-// Adds these flags, and --auto_any, as a separate group.
-void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any);
+// What to write instead of --remeasure, which earlier versions had.
+inline constexpr const char* kInsteadOfRemeasure =
+    "this flag was removed, as nothing is measured at the start; use --links=FILE with what "
+    "`belfry machine` writes";
 
-// Throws FlagError if two of the flags contradict each other. Also throws it if one was given
-// although the program makes no choice: the error suggests `wish`, a flag that requests a choice
-// ("--allreduce=auto").
-void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish);
+// The end of the error for programs that compare strategies: they need a machine for `auto`.
+inline constexpr const char* kChoosesByLinks =
+    " predicts for a machine; describe it by --links=FILE (`belfry machine` writes one), or leave "
+    "auto out";
 
-// Calls require_measurable(). Its error then says what to do instead of measuring.
-void check_measurable(const MeasuredDevices& here);
+// Adds these flags as a separate group.
+void add_auto_flags(FlagParser& parser, std::string& links, bool& any);
 
-// Calls find_machine() for these flags. Throws FlagError naming a file whose machine has fewer
-// devices.
-MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& here);
-// A function that finds the machine at its first call, for all modes that choose.
-std::function<MachineDescription()> machine_finder(const AutoFlags& flags,
-                                                   const MeasuredDevices& here);
+// Throws FlagError if one of the flags was given although the program makes no choice: the error
+// suggests `wish`, a flag that requests a choice ("--allreduce=auto").
+void check_auto_flags(const std::string& links, bool any, bool chooses, std::string_view wish);
+
+// The machine of the file `links`. Throws FlagError naming the file if its machine has fewer
+// devices, or if its devices have separate memories and those of the run are logical GPUs.
+std::shared_ptr<const MachineDescription> machine_for(const std::string& links,
+                                                      const std::vector<DeviceSpec>& devices,
+                                                      int logical_gpus);
 
 }  // namespace belfry

@@ -1,16 +1,11 @@
 #include "belfry/trainers/machine/measure_machine.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 
-#include "belfry/allreduce/simulation/host_machine.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -24,9 +19,7 @@
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
-#include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/interleaved.h"
-#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -227,48 +220,6 @@ class Measurement {
   std::map<std::pair<std::size_t, bool>, double> empty_steps_;
 };
 
-// The name under which figures are kept: "2-devices-4-threads", "8-logical-gpus-NVIDIA-H200".
-std::string name_of(const MeasuredDevices& here, int threads) {
-  const std::size_t count = here.devices.size();
-  if (here.devices[0].type == "CPU") return cat(count, "-devices-", threads, "-threads");
-  std::string name = gpus().backend()->info(0).name;
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
-  return cat(count, here.logical_gpus > 1 ? "-logical-gpus-" : "-gpus-", name);
-}
-
-JsonValue read_links(FileSystem& files, const std::string& path) {
-  const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
-  return JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-MachineDescription read_machine(FileSystem& files, const std::string& path) {
-  const JsonValue json = read_links(files, path);
-  return json.find("host") ? host_machine(parse_cluster(json)) : parse_machine(json);
-}
-
-// The machine that is kept at `path`, if it has these devices.
-std::optional<MachineDescription> kept(FileSystem& files, const std::string& path,
-                                       std::span<const DeviceSpec> devices) {
-  if (!files.exists(path)) return {};
-  try {
-    MachineDescription machine = read_machine(files, path);
-    if (std::ranges::equal(machine.devices, devices)) return machine;
-    log_info(path, " is of other devices; measuring again");
-  } catch (const Error& error) {
-    log_warning(path, ": ", error.what(), "; measuring again");
-  }
-  return {};
-}
-
-}  // namespace
-
-MachineDescription measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes) {
-  MeasuredDevices known = here;
-  if (known.threads == 0) known.threads = usable_cores();
-  return Measurement(known).run(largest_bytes);
-}
-
 void require_measurable(const MeasuredDevices& here) {
   const DeviceSpec& first = here.devices.at(0);
   int gpus_needed = 0;
@@ -284,45 +235,14 @@ void require_measurable(const MeasuredDevices& here) {
           " physical ones are not measured");
 }
 
-std::string cache_directory() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache && cache[0] == '/') return cat(cache, "/belfry");
-  const char* const home = std::getenv("HOME");
-  return home && home[0] == '/' ? cat(home, "/.cache/belfry") : "";
-}
+}  // namespace
 
-std::optional<ClusterDescription> find_cluster(FileSystem& files, const std::string& links) {
-  const JsonValue json = read_links(files, links);
-  if (!json.find("host")) return {};
-  return parse_cluster(json);
-}
-
-MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
-                                const MachineOptions& options) {
-  if (!options.links.empty()) {
-    try {
-      return read_machine(files, options.links);
-    } catch (const Error& error) {
-      refuse_option<OptionMistake>("links", "=", options.links, ": ", error.what());
-    }
-  }
+MachineDescription measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes) {
   require_measurable(here);
-  const int threads = here.threads > 0 ? here.threads : usable_cores();
-  const std::string path = cat(options.cache, "/machine-", name_of(here, threads), ".json");
-  if (!options.cache.empty() && !options.remeasure)
-    if (std::optional<MachineDescription> machine = kept(files, path, here.devices))
-      return *std::move(machine);
-  log_info("measuring what ", here.devices.size(), " devices on ", threads, " threads can do");
+  MeasuredDevices known = here;
+  if (known.threads == 0) known.threads = usable_cores();
   const Busy busy("measuring this machine");
-  MachineDescription machine = options.measure({here.devices, threads, here.logical_gpus});
-  if (options.cache.empty()) return machine;
-  try {
-    files.create_directory(options.cache);
-    write_text_file(files, path, to_json(machine).str(2) + "\n");
-  } catch (const IoError& error) {
-    log_warning("the measured machine is not kept: ", error.what());
-  }
-  return machine;
+  return Measurement(known).run(largest_bytes);
 }
 
 }  // namespace belfry

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half_bits.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/callbacks/step_timer.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
@@ -141,7 +142,6 @@ std::int64_t bytes_moved(const BuiltTraining& built) {
 Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Entry& entry) {
   const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
   if (!trainer) return {};
-  entry.chosen = chosen_mode(entry.mode, trainer->built());
   entry.canonical = is_canonical(entry.mode, trainer->built());
   const double began = seconds_now();
   trainer->train();

@@ -35,7 +35,6 @@ struct Equivalence {
   };
   struct Entry {
     Mode mode;
-    std::optional<Mode> chosen = {};  // what "auto" stood for
     bool canonical = false;
     std::string refusal;           // why the mode did not run; all below is then empty
     std::vector<Distance> values;  // variables and optimizer slots that are no copies

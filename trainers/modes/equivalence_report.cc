@@ -4,7 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include "belfry/allreduce/prediction/choice.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/modes/equivalence.h"
 #include "belfry/trainers/util/console.h"
@@ -56,9 +55,6 @@ void add_entry(EquivalenceTable& table, const Equivalence::Entry& entry) {
   table.add({name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
              significant(entry.max_relative()), cat(entry.peak_bytes), cat(entry.bytes_moved),
              rounded(entry.seconds, 3)});
-  if (entry.chosen)
-    table.add(cat("    chose ",
-                  describe_strategy(entry.chosen->allreduce, entry.chosen->bucket_mb.value_or(0))));
   for (const auto& [variable, ulp, relative] : entry.values)
     if (ulp > 0) table.add({"", variable, cat(ulp), significant(relative), "", "", ""});
   for (const std::string& copy : entry.differing_replicas)
@@ -93,7 +89,7 @@ bool Equivalence::holds() const {
 JsonValue Equivalence::to_json() const {
   JsonValue list = JsonValue::array();
   for (const Entry& entry : entries) {
-    const std::string allreduce = entry.chosen.value_or(entry.mode).allreduce;
+    const std::string& allreduce = entry.mode.allreduce;
     const std::optional<std::int64_t> since = entry.divergence.loss_since;
     for (const Distance& distance : entry.values)
       list.push(JsonValue::object()

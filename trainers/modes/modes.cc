@@ -23,11 +23,8 @@ constexpr void (*kVariants[])(Mode&) = {
 };
 
 // The strategies that the trainer accepts, or "" if it takes none.
-std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
-  if (!kind.accepts) return {""};
-  std::vector<std::string> names = accepted_strategies(kind.accepts);
-  if (towers > 1 && kind.accepts("auto")) names.emplace_back("auto");
-  return names;
+std::vector<std::string> strategies_of(const TrainerKind& kind) {
+  return kind.accepts ? accepted_strategies(kind.accepts) : std::vector<std::string>{""};
 }
 
 // Why the strategy cannot serve these devices; "" if it can, or none is chosen yet.
@@ -81,10 +78,8 @@ std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices) {
   for (const std::string& trainer : trainer_names()) {
     const TrainerKind& kind = find_trainer(trainer);
     if (kind.takes_one_device && towers != 1) continue;
-    for (const std::string& strategy : strategies_of(kind, towers)) {
-      const bool chooses = strategy == "auto";
-      Mode plain{.trainer = trainer, .allreduce = strategy};
-      if (!chooses) plain.bucket_mb = 0;
+    for (const std::string& strategy : strategies_of(kind)) {
+      Mode plain{.trainer = trainer, .allreduce = strategy, .bucket_mb = 0};
       if (kind.takes_async()) plain.async = "ordered";
       modes.push_back(plain);
       if (kind.takes_async()) modes.emplace_back(plain).async = "free";

@@ -29,7 +29,7 @@ struct Mode {
 };
 
 // Every registered trainer that takes these devices, with every registered strategy that it
-// accepts and, for several towers, "auto"; again with packed gradients, in buckets, without fusing
+// accepts; again with packed gradients, in buckets, without fusing
 // and sharing, and with each value of --async. Canonical modes come first. Some may refuse the
 // devices, or the model, when they are built.
 std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);

@@ -3,9 +3,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/training_sizes.h"
-#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/option_error.h"
@@ -101,7 +99,6 @@ class FlagConflicts {
   void refuse(bool wishes_auto) const {
     check_rows();
     check_auto(wishes_auto);
-    check_links();
     check_shares();
     check_restores();
     check_memory_saves();
@@ -169,30 +166,11 @@ class FlagConflicts {
     check("best_metric", flags_.run.schedule.best.name);
   }
 
-  // --check_equivalence has auto among its modes. A run that resumes from a run with `auto` may
-  // also choose: train() finds out when it reads the checkpoint.
   void check_auto(bool wishes_auto) const {
-    const std::string& resume = flags_.run.resume;
-    const bool goes_on = !flags_.run.directory.empty() || (resume != "auto" && resume != "never");
-    const bool may_choose = goes_on && !flags_.given.allreduce;
-    check_auto_flags(
-        flags_.automatic, aggregation_.choice.any,
-        wishes_auto || flags_.inspection.check_equivalence > 0 || may_choose || plans_for_machine(),
-        "--allreduce=auto");
-  }
-
-  // A dry run predicts the time of a step on the machine of --links.
-  bool plans_for_machine() const {
-    return flags_.inspection.dry_run && !flags_.automatic.remeasure && !aggregation_.choice.any;
-  }
-
-  void check_links() const {
-    const std::string& links = flags_.automatic.links;
-    require_flag(links.empty() || trainer_.session.logical_gpus == 1, "links", "--links=", links,
-                 " describes devices with a memory each, not --logical_gpus=",
-                 trainer_.session.logical_gpus, " that share one; leave one of them out");
-    if (aggregation_.allreduce == "auto" && links.empty())
-      as_flag(used_.written("--allreduce"), [&] { check_measurable(measured_devices(trainer_)); });
+    // A dry run predicts the time of a step on the machine of --links.
+    const bool is_timed = flags_.inspection.dry_run && !aggregation_.choice.any;
+    check_auto_flags(flags_.links, aggregation_.choice.any, wishes_auto || is_timed,
+                     "--allreduce=auto");
   }
 
   void check_shares() const {

@@ -126,9 +126,9 @@ class FlagTable {
         [](TrainFlags& flags, const WrittenFlag& flag) { flags.kind = flag.value; },
         [](const TrainFlags& flags) { return JsonValue(flags.kind); }));
     add(combining_options());
-    add_part(
-        all_, auto_options(), kAutoGroup, [](auto& flags) -> auto& { return flags.automatic; });
     group_ = kAutoGroup;
+    add(
+        links_option(), [](auto& flags) -> auto& { return flags.links; });
     add(
         auto_any_option(),
         [](auto& flags) -> auto& { return flags.trainer.aggregation.choice.any; });

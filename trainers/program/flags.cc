@@ -5,7 +5,6 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/option_flags.h"
@@ -65,6 +64,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     }
   for (const auto& [gone, instead] : kRemoved)
     parser.add_spellings({refused(gone, cat("this flag was removed; use ", instead))});
+  parser.add_spellings({only("remeasure", "", "", kInsteadOfRemeasure)});
   parser.add_spellings(tf_spellings(defaults_));
 }
 
@@ -118,9 +118,9 @@ TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& mod
   for (const std::int64_t every : {flags.run.hash_every, flags.run.check_contribution_every})
     if (every > 0) options.contributions_every.push_back(every);
   options.histograms = {.every = flags.run.histograms_every, .patterns = flags.run.histograms};
-  AutoOptions& choice = options.aggregation.choice;
-  choice.machine = machine_finder(flags.automatic, measured_devices(options));
-  if (!flags.automatic.links.empty()) choice.machine();  // so that wrong files are refused first
+  if (!flags.links.empty())
+    options.aggregation.choice.machine =
+        machine_for(flags.links, options.devices, options.session.logical_gpus);
   return options;
 }
 

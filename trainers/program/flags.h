@@ -58,8 +58,7 @@ struct GroupFlags {
 
 // Whether flags were on the command line, where that matters in addition to their values.
 struct GivenFlags {
-  bool allreduce = false;  // false: it is the trainer's default
-  bool batch = false;      // --batch_size or --global_batch_size
+  bool batch = false;  // --batch_size or --global_batch_size
   bool shards = false;
 };
 
@@ -69,7 +68,7 @@ struct TrainFlags {
   // All options except model, optimizer and callbacks (trainer_options()). If the program only
   // plans, the session is a dry run. `allreduce` is "" for trainers that combine nothing.
   TrainerOptions trainer;
-  AutoFlags automatic;        // for "auto"
+  std::string links;          // the file of a machine, for "auto" and predictions of time
   int global_batch_size = 0;  // replaces the batch size per device; 0: not given
   OptimizerFlags optimizer;
   std::optional<EarlyStopOptions> early_stop;

@@ -17,7 +17,7 @@
 #include "belfry/trainers/core/planned_work.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/machine/machine_file.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/memory_saves.h"
@@ -181,10 +181,10 @@ void add_step(const Inspection& at, JsonValue& json) {
 // How long the planned step takes on the hosts of --links, as `belfry simulate` predicts it.
 // Nothing without such a file, or if the file has no peak for this precision.
 void add_time(const Inspection& at, const TrainingWorkload& work, JsonValue& json) {
-  const std::string& links = at.flags.automatic.links;
+  const std::string& links = at.flags.links;
   if (links.empty()) return;
   const TrainerOptions& options = at.trainer.built().options();
-  const std::optional<ClusterDescription> cluster = find_cluster(local_file_system(), links);
+  const std::optional<ClusterDescription> cluster = read_cluster(local_file_system(), links);
   const std::string precision(name_of(options.precision));
   if (!cluster || !cluster->flops.contains(precision)) {
     at.console.line(cat("no time is predicted: ", links,

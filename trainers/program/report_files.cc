@@ -10,7 +10,7 @@ namespace {
 
 void reserve_inputs(OutputFiles& files, const TrainFlags& flags) {
   files.reserve_input(cat("--config=", flags.run.config_file), flags.run.config_file);
-  files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
+  files.reserve_input(cat("--links=", flags.links), flags.links);
   const std::string& from = flags.run.resume;
   if (from != "auto" && from != "never") files.reserve_input(cat("--resume=", from), from);
   files.reserve_input(cat("--load=", flags.run.load), flags.run.load);

@@ -91,10 +91,10 @@ class FlagChoices {
 
   void choose_strategy() {
     std::string& allreduce = aggregation_.allreduce;
-    flags_.given.allreduce = used_.given("--allreduce");
-    allreduce = flags_.given.allreduce ? underscores_in_names(allreduce) : kind_->default_strategy;
+    const bool is_given = used_.given("--allreduce");
+    allreduce = is_given ? underscores_in_names(allreduce) : kind_->default_strategy;
     if (allreduce.empty()) return;
-    if (!flags_.given.allreduce) choose_for_separate_gpus();
+    if (!is_given) choose_for_separate_gpus();
     const std::string flag = used_.written("--allreduce");
     const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
     const std::string_view why_not =
@@ -105,9 +105,12 @@ class FlagChoices {
                                   : " combines gradients in a way of its own, so it takes no ";
     require_flag(kind_->accepts && kind_->accepts(allreduce), "allreduce", trainer(), why_not, flag,
                  without_strategy(allreduce));
-    // Several processes check this again when they have met.
-    const bool asks = !chooses && flags_.group.processes == 1;
-    const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
+    if (chooses) {
+      if (flags_.links.empty()) take_default(flag);
+      return;
+    }
+    if (flags_.group.processes > 1) return;  // they check this when they have met
+    const std::string refusal = make_strategy(allreduce)->refusal(trainer_.devices);
     if (refusal.empty()) return;
     require_flag(trainer_.devices.size() == 1, "allreduce", flag, ": ", refusal, " (",
                  used_.written("--devices"), " has ", trainer_.devices.size(), ")");
@@ -115,6 +118,14 @@ class FlagChoices {
                 ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
                 " takes its place");
     allreduce = kind_->default_strategy;
+  }
+
+  // Without a machine to predict for, `auto` is what is known to be best.
+  void take_default(const std::string& flag) {
+    aggregation_.allreduce = kind_->default_strategy;
+    choose_for_separate_gpus();
+    log_info(flag, " takes ", aggregation_.allreduce,
+             ": no machine is described to choose by (--links=FILE)");
   }
 
   // The default strategy reads the memory of other GPUs. NCCL finds a way between any two.

@@ -95,20 +95,6 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   }
 }
 
-// If the resumed run had chosen a strategy by `auto`, and no flag names one, this run chooses, too.
-// It keeps that choice if it can and need not measure again.
-void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
-  AggregationOptions& aggregation = options.aggregation;
-  aggregation.choice.kept = choice_in(info);
-  aggregation.choice.choose_anew = flags.automatic.remeasure;
-  const TrainerKind& kind = find_trainer(flags.kind);
-  const bool can = kind.accepts && kind.accepts("auto");
-  if (aggregation.choice.kept && !flags.given.allreduce && can) aggregation.allreduce = "auto";
-  check_auto_flags(flags.automatic, aggregation.choice.any,
-                   aggregation.allreduce == "auto" || flags.inspection.check_equivalence > 0,
-                   cat("--allreduce=auto, now or when ", info.path, " was saved,"));
-}
-
 // One call of a training program.
 class TrainingProgram {
  public:
@@ -219,9 +205,6 @@ class TrainingProgram {
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.start().adopt(options_);
-    if (run_.start().found() && !options_.evaluates_only)
-      naming_flag<Error>(run_.start().written(),
-                         [&] { go_on_choosing(options_, flags_, *run_.start().found()); });
   }
 
   // All processes call it after the same step, and one of them writes.

@@ -1,8 +1,6 @@
 // --allreduce=auto in training programs.
 #include "belfry/trainers/core/auto_choice.h"
 
-#include <cstdlib>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -10,18 +8,15 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/tests/allreduce/prediction/machines.h"
-#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/two_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/machine/machine_file.h"
 #include "belfry/trainers/models/models.h"
 #include "belfry/trainers/program/train.h"
-#include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
@@ -40,22 +35,6 @@ struct Ran {
   int code;
   std::string out, error;
   nlohmann::json report;
-};
-
-// Sets an environment variable, and restores it at the end.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* was = std::getenv(name)) was_ = was;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() { was_ ? setenv(name_, was_->c_str(), 1) : unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> was_;
 };
 
 class AutoTraining : public ::testing::Test {
@@ -91,18 +70,6 @@ class AutoTraining : public ::testing::Test {
     write_text_file(local_file_system(), path, to_json(machine).str());
     return "--links=" + path;
   }
-
-  // Keeps a measurement for so many devices on two threads, in a file below an XDG_CACHE_HOME that
-  // is folder_. Returns its path.
-  std::string keep(const MachineDescription& machine, int devices) const {
-    local_file_system().create_directory(folder_.path() + "/belfry");
-    const std::string path =
-        cat(folder_.path(), "/belfry/machine-", devices, "-devices-2-threads.json");
-    write_text_file(local_file_system(), path, to_json(machine).str());
-    return path;
-  }
-
-  std::string checkpoint() const { return folder_.path() + "/checkpoint"; }
 
   test::TemporaryFolder folder_;
 };
@@ -234,139 +201,35 @@ TEST_F(AutoTraining, RefusesFilesThatDescribeNoSuchMachine) {
   EXPECT_THAT(
       few.error,
       HasSubstr(small + ": the machine has 2 devices of type CPU, but 3 devices are asked for"));
+  const std::string apart = links(machine_of_links(4, {.latency_us = 1, .gbps = 1}));
+  const Ran logical =
+      run({"--dry_run", "--devices=gpu:4", "--logical_gpus=2", "--allreduce=auto", apart});
+  EXPECT_EQ(logical.code, 2);
+  EXPECT_THAT(logical.error,
+              HasSubstr(apart + " describes devices with a memory each, not --logical_gpus=2 that "
+                                "share one; leave one of them out"));
 }
 
-TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
-  const std::string save = "--run_dir=" + checkpoint();
-  const std::string restore = "--resume=" + checkpoint();
-  const std::string slow = links(slow_to_launch(4)), other = links(free_to_launch(4), "other.json");
-  const auto on_four = [&](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), "--devices=cpu:4");
-    Ran ran = run(flags);
-    EXPECT_EQ(ran.code, 0) << ran.error;
-    return ran;
-  };
-  const Ran whole = on_four({"--allreduce=auto", slow, "--epochs=2"});
-  on_four({"--allreduce=auto", slow, "--max_steps=3", save});
-  // With the other file, auto would choose no buckets.
-  for (const std::vector<std::string>& flags :
-       {std::vector<std::string>{"--allreduce=auto", other}, {}}) {
-    std::vector<std::string> all{restore, "--epochs=2"};
-    all.insert(all.end(), flags.begin(), flags.end());
-    const Ran kept = on_four(all);
-    EXPECT_THAT(kept.out,
-                AllOf(HasSubstr(cat("auto: collective, 4 MiB, as ", checkpoint(),
-                                    "/checkpoints/step-00000003 chose on these devices\n")),
-                      Not(HasSubstr("predicted"))));
-    EXPECT_EQ(kept.report["allreduce"], "collective");
-    EXPECT_EQ(kept.report["allreduce_requested"], "auto");
-    EXPECT_EQ(kept.report["bucket_mb"], 4);
-    EXPECT_EQ(kept.report["state_hash"], whole.report["state_hash"]);
-  }
-  const Ran named = on_four({restore, "--allreduce=naive"});
-  EXPECT_EQ(named.report["allreduce"], "naive");
-  EXPECT_EQ(named.report["allreduce_requested"], "naive");
-  EXPECT_THAT(named.out, Not(HasSubstr("auto")));
+TEST_F(AutoTraining, TakesTheDefaultIfNoMachineIsDescribed) {
+  const Ran ran = run({"--devices=cpu:4", "--allreduce=auto"});
+  ASSERT_EQ(ran.code, 0) << ran.error;
+  EXPECT_EQ(ran.report["allreduce"], "collective");
+  EXPECT_EQ(ran.report["bucket_mb"], 4);
+  EXPECT_THAT(ran.error, HasSubstr("--allreduce=auto takes collective: no machine is described to "
+                                   "choose by (--links=FILE)"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("auto")));
 }
 
-TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) {
-  const std::string restore = "--resume=" + checkpoint();
-  ASSERT_EQ(run({"--devices=cpu:4", "--allreduce=auto", links(slow_to_launch(4)), "--max_steps=2",
-                 "--run_dir=" + checkpoint()})
-                .code,
-            0);
-  const Environment cache("XDG_CACHE_HOME", folder_.path());
-  keep(free_to_launch(4), 4);
-  keep(free_to_launch(2), 2);
-  const struct {
-    std::vector<std::string> flags;
-    const char* why;
-    double bucket_mb;
-  } table[] = {
-      {{"--devices=cpu:2"}, "was made for CPU:0 CPU:1 CPU:2 CPU:3", 0},
-      {{"--devices=cpu:4", "--bucket_mb=1"}, "has buckets of 4 MiB, not 1", 1},
-      {{"--devices=cpu:4", "--small_tensors_kb=1"}, "was made with gradients packed otherwise", 0},
-  };
-  for (const auto& [flags, why, bucket_mb] : table) {
-    std::vector<std::string> all{"--allreduce=auto", "--threads=2", restore};
-    all.insert(all.end(), flags.begin(), flags.end());
-    const Ran anew = run(all);
-    ASSERT_EQ(anew.code, 0) << anew.error;
-    EXPECT_THAT(anew.out,
-                AllOf(HasSubstr(cat("auto: choosing anew: the choice of ", checkpoint(),
-                                    "/checkpoints/step-00000002 (collective, 4 MiB) ", why, "\n")),
-                      HasSubstr("auto: predicted for 4 gradients")));
-    EXPECT_EQ(anew.report["allreduce"], "collective");
-    EXPECT_EQ(anew.report["bucket_mb"], bucket_mb);
-  }
-  if (!kSanitized) {  // measuring would be too slow
-    const Ran measured = run({"--devices=cpu:4", "--threads=2", "--remeasure", restore});
-    ASSERT_EQ(measured.code, 0) << measured.error;
-    EXPECT_THAT(measured.out,
-                HasSubstr("(collective, 4 MiB) is set aside, as a new choice was asked for\n"));
-  }
-  const Ran spread = run({"--devices=cpu:4", "--trainer=parameter_server", restore});
-  EXPECT_EQ(spread.code, 0) << spread.error;
-  EXPECT_EQ(spread.report["allreduce"], "colocate");
-}
-
-TEST_F(AutoTraining, ReadsTheChoiceOfACheckpointAndRefusesOneThatCannotBe) {
-  ASSERT_EQ(run({"--allreduce=auto", links(slow_to_launch(2)), "--max_steps=1",
-                 "--run_dir=" + checkpoint()})
-                .code,
-            0);
-  const CheckpointInfo info = inspect_checkpoint(latest_checkpoint_of(checkpoint()));
-  const std::optional<KeptChoice> choice = choice_in(info);
-  ASSERT_TRUE(choice);
-  EXPECT_EQ(choice->allreduce, "collective");
-  EXPECT_EQ(choice->bucket_mb, 4);
-  EXPECT_EQ(choice->gradient_repacking, 0);
-  EXPECT_EQ(choice->small_tensors_kb, 0);
-  EXPECT_EQ(choice->devices, parse_devices("cpu:2"));
-  EXPECT_FALSE(choice_in({.path = "old"}));
-  const auto good = nlohmann::json::parse(info.extra.str());
-  const std::pair<const char*, nlohmann::json> wrong[] = {{"bucket_mb", -1},
-                                                          {"bucket_mb", 1e300},
-                                                          {"allreduce", 3},
-                                                          {"gradient_repacking", -2},
-                                                          {"small_tensors_kb", 1LL << 40},
-                                                          {"devices", "cpu:2"},
-                                                          {"devices", {"/no:such:x"}}};
-  for (const auto& [member, value] : wrong) {
-    nlohmann::json bad = good;
-    bad["auto"][member] = value;
-    try {
-      choice_in({.path = "c", .extra = JsonValue::parse(bad.dump())});
-      ADD_FAILURE() << member << value << " was taken";
-    } catch (const IoError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("c/manifest.json: the choice of auto: "));
-    }
-  }
-}
-
-TEST_F(AutoTraining, GoesByWhatWasMeasuredBeforeUnlessItIsToMeasureAgain) {
-  const Environment cache("XDG_CACHE_HOME", folder_.path());
-  std::string kept;
-  for (const auto& [machine, bucket_mb] :
-       {std::pair{slow_to_launch(2), 4}, {free_to_launch(2), 0}}) {
-    kept = keep(machine, 2);
-    const Ran ran = run({"--allreduce=auto", "--threads=2"});
-    EXPECT_EQ(ran.report["bucket_mb"], bucket_mb) << ran.out << ran.error;
-    EXPECT_EQ(text_of(kept), to_json(machine).str());
-  }
-  if (kSanitized) return;  // measuring would be too slow
-  const std::string before = text_of(kept);
-  EXPECT_EQ(run({"--allreduce=auto", "--threads=2", "--remeasure"}).code, 0);
-  EXPECT_NE(text_of(kept), before);
+std::shared_ptr<const MachineDescription> two_workers() {
+  return std::make_shared<const MachineDescription>(machine_of_workers(2));
 }
 
 TEST(AutoChoice, DependsOnTheModelsGradients) {
   const auto chosen = [](const char* model) {
     const ModelSpec spec = find_model(model, 32);
     const auto data = synthetic_data(spec.fields, spec.classes, 8, 1);
-    const auto slow_links = [] {
-      return find_machine(local_file_system(), {}, {.links = described("slow_links")});
-    };
+    const auto slow_links = std::make_shared<const MachineDescription>(
+        read_machine(local_file_system(), described("slow_links")));
     Trainer trainer(
         find_trainer("replicated"),
         {.model = spec.model,
@@ -376,51 +239,31 @@ TEST(AutoChoice, DependsOnTheModelsGradients) {
          .batch_size = 1,
          .session = {.dry_run = true}},
         *data);
-    EXPECT_EQ(trainer.built().kept_choice()->allreduce,
-              trainer.built().options().aggregation.allreduce);
-    EXPECT_EQ(trainer.built().kept_choice()->bucket_mb,
-              trainer.built().options().aggregation.bucket_mb);
     return trainer.built().options().aggregation.allreduce;
   };
   EXPECT_EQ(chosen("mlp"), "collective");         // six large tensors
   EXPECT_EQ(chosen("resnet20"), "hierarchical");  // 65 small ones
 }
 
-TEST(AutoChoice, PassesOverWhatAnEarlierRunTookAndThisProgramLacks) {
+TEST(AutoChoice, NeedsAMachine) {
   const auto data = smooth_data(8);
-  TrainerOptions options{
-      .model = smooth_model,
-      .optimizer = sgd(0.1),
-      .devices = parse_devices("cpu:2"),
-      .aggregation = {.allreduce = "auto",
-                      .choice = {.machine = [] { return machine_of_workers(2); },
-                                 .kept = KeptChoice{.allreduce = "rong",
-                                                    .devices = parse_devices("cpu:2"),
-                                                    .from = "that run"}}},
-      .batch_size = 4};
-  const Trainer trainer(find_trainer("replicated"), options, *data);
-  EXPECT_THAT(trainer.built().choice(),
-              HasSubstr("auto: choosing anew: the choice of that run (rong) is "
-                        "no use here: "));
-  EXPECT_EQ(trainer.built().options().aggregation.allreduce, "collective");
-  options.aggregation.choice.kept->allreduce = "colocate";
-  EXPECT_THAT(Trainer(find_trainer("replicated"), options, *data).built().choice(),
-              HasSubstr("(colocate) is not taken by this trainer\n"));
-  options.aggregation.choice.kept->allreduce = "shuffle";
-  const Trainer keeps(find_trainer("replicated"), options, *data);
-  EXPECT_EQ(keeps.built().choice(), "auto: shuffle, as that run chose on these devices");
-  EXPECT_EQ(keeps.built().options().aggregation.allreduce, "shuffle");
+  const TrainerOptions options{.model = smooth_model,
+                               .optimizer = sgd(0.1),
+                               .devices = parse_devices("cpu:2"),
+                               .aggregation = {.allreduce = "auto"},
+                               .batch_size = 4};
+  EXPECT_THAT(test::message_of<InvalidArgument>(
+                  [&] { Trainer(find_trainer("replicated"), options, *data); }),
+              HasSubstr("describe one, or name a strategy"));
 }
 
 TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
   const auto data = smooth_data(8);
-  TrainerOptions options{
-      .model = smooth_model,
-      .optimizer = sgd(0.1),
-      .devices = parse_devices("cpu:2"),
-      .aggregation = {.allreduce = "auto",
-                      .choice = {.machine = [] { return machine_of_workers(2); }}},
-      .batch_size = 4};
+  TrainerOptions options{.model = smooth_model,
+                         .optimizer = sgd(0.1),
+                         .devices = parse_devices("cpu:2"),
+                         .aggregation = {.allreduce = "auto", .choice = {.machine = two_workers()}},
+                         .batch_size = 4};
   const std::string small = Trainer(find_trainer("replicated"), options, *data).built().choice();
   EXPECT_THAT(small, AllOf(HasSubstr("  collective, 4 MiB"), HasSubstr("  collective  "),
                            Not(HasSubstr("16 MiB")), Not(HasSubstr("1 MiB"))));
@@ -439,13 +282,12 @@ TEST(AutoChoice, OfPackedGradientsTriesNoBuckets) {
                    .optimizer = spec.optimizer,
                    .devices = parse_devices("cpu:2"),
                    .aggregation = {.allreduce = "auto",
-                                   .choice = {.machine = [] { return machine_of_workers(2); }},
+                                   .choice = {.machine = two_workers()},
                                    .gradient_repacking = 2},
                    .batch_size = 2},
                   *data);
   EXPECT_THAT(trainer.built().choice(), Not(HasSubstr("MiB")));
   EXPECT_EQ(trainer.built().options().aggregation.bucket_mb, 0);
-  EXPECT_EQ(trainer.built().kept_choice()->gradient_repacking, 2);
 }
 
 }  // namespace auto_choice_test

@@ -68,9 +68,9 @@ std::vector<Setting> canonical_strategies() {
 // The choice is mostly naive or hierarchical: collectives take turns, so each pays the latency.
 void choose(Cell& c) {
   c.options.aggregation.allreduce = "auto";
-  c.options.aggregation.choice = {.buckets = {0}, .machine = [] {
-                                    return machine_of_links(8, {.latency_us = 50, .gbps = 100});
-                                  }};
+  c.options.aggregation.choice = {.buckets = {0},
+                                  .machine = std::make_shared<const MachineDescription>(
+                                      machine_of_links(8, {.latency_us = 50, .gbps = 100}))};
 }
 
 void colocate(Cell& c) {

@@ -213,7 +213,6 @@ TEST(TrainedLosses, HaveTheBitsOfOneStrategyWithOthersAndWithAServer) {
   };
   const std::string collective = state_after("replicated", options("collective"));
   EXPECT_EQ(state_after("replicated", options("naive")), collective);
-  EXPECT_EQ(state_after("replicated", options("auto")), collective);
   EXPECT_EQ(state_after("parameter_server", options("colocate")), collective);
   EXPECT_NE(state_after("async", options("")), "");
 }

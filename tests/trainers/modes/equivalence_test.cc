@@ -12,7 +12,6 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
-#include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
@@ -58,7 +57,6 @@ TrainerOptions options(int towers) {
   TrainerOptions result{.model = smooth_model, .optimizer = momentum(0.1), .batch_size = 4};
   result.devices.clear();
   for (int i = 0; i < towers; ++i) result.devices.push_back(DeviceSpec::local("CPU", i));
-  result.aggregation.choice.machine = [towers] { return machine_of_workers(towers); };
   return result;
 }
 
@@ -82,14 +80,10 @@ TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
                             "replicated naive packed:2", "replicated naive bucketed",
                             "replicated naive unfused", "replicated naive unshared",
                             "replicated naive unfused unshared", "replicated left_to_right",
-                            "replicated nccl", "async ordered", "async free", "replicated auto",
-                            "replicated auto bucketed", "replicated auto packed:2"}));
+                            "replicated nccl", "async ordered", "async free"}));
   EXPECT_THAT(names, Not(Contains("replicated nccl bucketed"))) << "it cannot serve at all";
   EXPECT_EQ(all_modes(options(1).devices).back().name(), "replicated nccl")
       << "it cannot serve one tower either";
-  EXPECT_TRUE(std::ranges::none_of(all_modes(options(1).devices), [](const Mode& m) {
-    return m.allreduce == "auto";
-  })) << "there is nothing to combine, so nothing to choose";
   EXPECT_EQ((Mode{"replicated", "naive", 2}.name()), "replicated naive packed:2");
   EXPECT_EQ(Mode{"simple"}.name(), "simple");
 }
@@ -183,39 +177,6 @@ TEST(CheckEquivalence, ReportsBothWaysOfAsyncAndJudgesNeither) {
   }
   EXPECT_THAT(result.to_table(), testing::AllOf(HasSubstr("async ordered (not canonical)"),
                                                 HasSubstr("async free (not")));
-}
-
-TEST(CheckEquivalence, SaysWhatAutoChose) {
-  const auto data = smooth_data(40);
-  const Mode modes[] = {{"replicated", "collective"},
-                        {"replicated", "auto"},
-                        {.trainer = "replicated", .allreduce = "auto", .bucket_mb = 0.25}};
-  const Equivalence result = check_equivalence(options(4), *data, 2, modes);
-  EXPECT_TRUE(result.holds());
-  EXPECT_FALSE(result.entries[0].chosen);
-  for (const std::size_t i : {1, 2}) {
-    ASSERT_TRUE(result.entries[i].chosen);
-    EXPECT_TRUE(result.entries[i].canonical);
-    EXPECT_EQ(result.entries[i].max_ulp(), 0u);
-    EXPECT_EQ(result.entries[i].chosen->allreduce, "collective");
-  }
-  EXPECT_EQ(result.entries[2].chosen->bucket_mb, 0.25);
-  EXPECT_THAT(result.to_table(), HasSubstr("    chose collective, 0.25 MiB\n"));
-  const auto json = nlohmann::json::parse(result.to_json().str());
-  EXPECT_EQ(json[8]["mode"], "replicated auto");
-  EXPECT_EQ(json[8]["allreduce"], "collective");
-}
-
-TEST(CheckEquivalence, DoesNotBlameAutoForAnOrderThatItWasAllowed) {
-  const auto data = smooth_data(40);
-  TrainerOptions any = options(4);
-  any.aggregation.choice = {
-      .any = true, .kept = KeptChoice{.allreduce = "left_to_right", .devices = any.devices}};
-  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
-  const Equivalence result = check_equivalence(any, *data, 7, modes);
-  EXPECT_TRUE(result.holds());
-  EXPECT_FALSE(result.entries[1].canonical);
-  EXPECT_GT(result.entries[1].max_ulp(), 0u);
 }
 
 TEST(CheckEquivalence, FindsAStrategyThatIsNotWhatItClaims) {
@@ -398,13 +359,12 @@ int train_with(std::vector<std::string> arguments, std::string* output = nullptr
 
 TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
   std::string output;
-  const std::string links = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
-  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}, &output), 0);
-  EXPECT_THAT(output, HasSubstr("replicated auto unfused"));
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3"}, &output), 0);
+  EXPECT_THAT(output, HasSubstr("replicated naive unfused"));
   EXPECT_THAT(output, HasSubstr("replicated left_to_right (not canonical)"));
   EXPECT_THAT(output, HasSubstr("canonical modes agree bit for bit after 3 steps"));
   EXPECT_EQ(train_with({"--devices=cpu:1", "--check_equivalence=1"}), 0);
-  EXPECT_EQ(train_with({"--devices=cpu:3", "--check_equivalence=1", links}), 0);
+  EXPECT_EQ(train_with({"--devices=cpu:3", "--check_equivalence=1"}), 0);
   testing::internal::CaptureStderr();
   EXPECT_EQ(
       train_with({"--devices=cpu:1", "--check_equivalence=5", "--learning_rate=1e200"}, &output),
@@ -414,7 +374,7 @@ TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
   EXPECT_THAT(output, testing::ContainsRegex("training diverged in ([0-9]+) of [0-9]+ modes, and "
                                              "all NaNs count as equal"));
   const ClaimsCanonical claim;
-  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}), 1);
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3"}), 1);
 }
 
 }  // namespace equivalence_test

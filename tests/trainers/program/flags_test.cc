@@ -410,7 +410,6 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "NAME:SIZE:NAME",
                              "What auto chooses by",
                              "--links",
-                             "--remeasure",
                              "--auto_any",
                              "--gradient_repacking",
                              "--small_tensors_kb",

@@ -85,7 +85,7 @@ TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
   for (const std::vector<const char*>& asked :
        std::vector<std::vector<const char*>>{{"--allreduce=ring"},
                                              {"--allreduce=hierarchical", "--bucket_mb=2"},
-                                             {"--allreduce=auto", "--auto_any"},
+                                             {"--allreduce=auto", "--links=l", "--auto_any"},
                                              {"--allreduce=nccl"},
                                              {"--gradient_repacking=4"},
                                              {"--small_tensors_kb=4", "--share_replicas=1"}}) {
@@ -150,31 +150,28 @@ TEST(AutoFlags, AreReadWithTheWishThatTheyServe) {
   const TrainFlags flags = parse({"--allreduce=auto", "--auto-any", "--links=l.json"});
   EXPECT_EQ(flags.trainer.aggregation.allreduce, "auto");
   EXPECT_TRUE(flags.trainer.aggregation.choice.any);
-  EXPECT_EQ(flags.automatic.links, "l.json");
-  EXPECT_FALSE(flags.automatic.remeasure);
-  EXPECT_TRUE(
-      parse({"--trainer=replicated", "--allreduce=auto", "--remeasure"}).automatic.remeasure);
-  EXPECT_EQ(parse({"--check_equivalence=2", "--links=l.json"}).automatic.links, "l.json")
-      << "auto is one of the modes";
+  EXPECT_EQ(flags.links, "l.json");
   const auto buckets = [](const TrainFlags& of) { return of.trainer.aggregation.choice.buckets; };
-  EXPECT_EQ(buckets(parse({"--allreduce=auto"})), AutoOptions().buckets);
-  EXPECT_EQ(buckets(parse({"--allreduce=auto", "--bucket_mb=0"})), std::vector<double>{0});
+  EXPECT_EQ(buckets(parse({"--allreduce=auto", "--links=l"})), AutoOptions().buckets);
+  EXPECT_EQ(buckets(parse({"--allreduce=auto", "--links=l", "--bucket_mb=0"})),
+            std::vector<double>{0});
 }
 
 TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
-  for (const char* flag : {"--links=l.json", "--remeasure", "--auto_any"}) {
-    EXPECT_EQ(refusal({flag}), cat(flag,
-                                   " is for the choice of a strategy; without "
-                                   "--allreduce=auto there is none"));
+  EXPECT_EQ(
+      refusal({"--links=l.json"}),
+      "--links=l.json is for the choice of a strategy; without --allreduce=auto there is none");
+  EXPECT_EQ(refusal({"--allreduce=auto", "--auto_any"}),
+            "--auto_any is for the choice of a strategy; without --allreduce=auto and --links=FILE "
+            "there is none");
+  for (const char* flag : {"--links=l.json", "--auto_any"}) {
     EXPECT_THAT(refusal({flag, "--allreduce=naive"}), HasSubstr("without --allreduce=auto"));
     EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
+    EXPECT_THAT(refusal({flag, "--resume=c"}), HasSubstr("without --allreduce=auto"));
+    EXPECT_THAT(refusal({flag, "--check_equivalence=2"}), HasSubstr("without --allreduce=auto"));
   }
-  // The earlier run may have chosen its strategy.
-  EXPECT_TRUE(parse({"--resume=c", "--remeasure"}).automatic.remeasure);
-  EXPECT_THAT(refusal({"--resume=c", "--allreduce=naive", "--remeasure"}),
-              HasSubstr("without --allreduce=auto"));
-  EXPECT_THAT(refusal({"--allreduce=auto", "--links=l", "--remeasure"}),
-              AllOf(HasSubstr("--links=l"), HasSubstr("no use for --remeasure")));
+  EXPECT_THAT(refusal({"--allreduce=auto", "--remeasure"}),
+              AllOf(HasSubstr("--remeasure"), HasSubstr("`belfry machine`")));
 }
 
 TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
@@ -189,20 +186,13 @@ TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
   EXPECT_THAT(refusal({"--allreduce=auto#2"}), HasSubstr("takes no number of chunks"));
 }
 
-TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
-  EXPECT_THAT(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:99"}),
-              MatchesRegex("--allreduce=auto: GPU:[0-9]+ is declared, not here to be measured; "
-                           "describe the machine with --links=FILE, or name a strategy"));
-  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"})
-                .trainer.aggregation.allreduce,
-            "auto");
-  EXPECT_EQ(
-      parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).trainer.aggregation.allreduce,
-      "auto");
-  EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:4", "--logical_gpus=2",
-                     "--links=l"}),
-            "--links=l describes devices with a memory each, not --logical_gpus=2 that share one; "
-            "leave one of them out");
+TEST(AutoFlags, LeaveTheDefaultWithoutADescriptionOfTheMachine) {
+  const auto allreduce = [](std::initializer_list<const char*> flags) {
+    return parse(flags).trainer.aggregation.allreduce;
+  };
+  EXPECT_EQ(allreduce({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}), "auto");
+  EXPECT_EQ(allreduce({"--allreduce=auto", "--dry_run", "--devices=gpu:2"}), "collective");
+  EXPECT_EQ(allreduce({"--allreduce=auto"}), "collective");
 }
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
