@@ -33,7 +33,7 @@ std::string take(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// With described links the program measures nothing.
+// What auto predicts for.
 const std::string kLinks = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
 
 // On two devices unless the arguments name others.

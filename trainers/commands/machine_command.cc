@@ -30,7 +30,7 @@ MachineFlags parse_machine_flags(std::span<const char* const> arguments,
   add_device_flags(parser, devices);
   parser.add("--threads", flags.here.threads, 0, 1 << 16, "N", "workers; 0: one per core [0]");
   parser.add("--json", flags.json, "FILE", "write it there instead; -: to stdout [-]");
-  parser.add_spellings({refused("remeasure", "leave it out: this command always measures")});
+  parser.add_spellings({only("remeasure", "", "", "leave it out: this command always measures")});
   flags.help = parser.parse(arguments);
   if (flags.help.empty()) resolve_devices(parser, devices, false);
   return flags;

@@ -14,7 +14,7 @@ Option<std::string> links_option() {
   Option<std::string> option{
       {.name = "links",
        .unit = "FILE",
-       .text = "JSON that describes the machine: what `belfry machine` writes, a file of "
+       .text = "JSON that describes the machine: what belfry machine writes, a file of "
                "docs/links, or of docs/machines",
        .otherwise = "none",
        .trains = true}};
@@ -37,7 +37,7 @@ void add_auto_flags(FlagParser& parser, std::string& links, bool& any) {
   parser.group(kAutoGroup);
   add_option(parser, links_option(), links);
   add_option(parser, auto_any_option(), any);
-  parser.add_spellings({refused("remeasure", kInsteadOfRemeasure)});
+  parser.add_spellings({only("remeasure", "", "", kInsteadOfRemeasure)});
 }
 
 void check_auto_flags(const std::string& links, bool any, bool chooses, std::string_view wish) {

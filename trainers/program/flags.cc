@@ -64,7 +64,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     }
   for (const auto& [gone, instead] : kRemoved)
     parser.add_spellings({refused(gone, cat("this flag was removed; use ", instead))});
-  parser.add_spellings({refused("remeasure", kInsteadOfRemeasure)});
+  parser.add_spellings({only("remeasure", "", "", kInsteadOfRemeasure)});
   parser.add_spellings(tf_spellings(defaults_));
 }
 

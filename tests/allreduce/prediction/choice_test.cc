@@ -77,15 +77,14 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
 }
 
 // On one worker a sum of two is made in one of them, then assigned to the other one, which that
-// launch has not read. Launches that all workers share have a price of their own.
+// launch has not read.
 TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
   MachineDescription machine = machine_of_workers(2);
   machine.bandwidth[0].write = 3;
   machine.bandwidth[0].rewrite = 0.5;
-  machine.bandwidth[0].all_rewrite = 0.75;
   constexpr double kBytes = 262144;
   EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
-              1 + 0.5 + 0.125 + 2 * 1.75 * kBytes / 16e3, 1e-6);
+              1 + 0.5 + 0.125 + 2 * 1.5 * kBytes / 16e3, 1e-6);
   machine.workers = 1;
   EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
               1 + 3 * 0.5 + (2 + 0.5 + 1 + 3) * kBytes / 10e3, 1e-6);
