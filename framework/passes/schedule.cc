@@ -215,7 +215,7 @@ class Scheduler {
     if (node.op->work) {
       unit = rows_of_product_part(node.types[0].shape);
       const double work = node.op->work({*node.node, inputs, node.types}).multiply_adds;
-      parts = std::min(whole / unit, static_cast<std::int64_t>(work / kSharedWork));
+      parts = static_cast<std::int64_t>(work / kSharedWork);
     } else {
       parts = node.types[0].bytes() / kSharedBytes;
     }

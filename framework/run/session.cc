@@ -27,10 +27,12 @@ int thread_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
-// More workers than there are shards on CPUs would have little to do.
+// More workers than there are shards on CPUs would have little to do, except beside a single shard,
+// whose large launches they share (passes/schedule.cc).
 int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<Device>>& devices) {
   const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
-  return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));
+  const std::int64_t all = std::int64_t{cpus} * shards;
+  return all == 1 ? threads : static_cast<int>(std::min<std::int64_t>(threads, all));
 }
 
 // Physical GPUs that are driven: a thread enqueues the work of each.
