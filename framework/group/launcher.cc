@@ -285,22 +285,23 @@ void require_size_of_rank(const Environment& environment) {
                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                    {"PMI_RANK", "PMI_SIZE"},
                                    {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}})
-    require(environment(size) || !environment(rank) ||
-                number_in(environment, rank, 0, kMostProcesses) == 0,
-            "the environment has ", rank, "=", environment(rank), ", but no ", size,
-            ", the number of processes; start all of them by one launcher, and pass its variables on",
-            or_alone());
+    require(
+        environment(size) || !environment(rank) ||
+            number_in(environment, rank, 0, kMostProcesses) == 0,
+        "the environment has ", rank, "=", environment(rank), ", but no ", size,
+        ", the number of processes; start all of them by one launcher, and pass its variables on",
+        or_alone());
 }
 
 // Kubeflow Trainer sets PET_* for torchrun, which is to set the variables of each process.
 void require_torchrun_of_pod(const Environment& environment) {
   constexpr char kNodes[] = "PET_NNODES";
   const std::string_view nodes = environment(kNodes) ? environment(kNodes) : "1";
-  require(nodes == "1" || nodes == "1:1", "the environment has ", kNodes, "=", nodes,
-          ", an argument of torchrun, but no RANK and WORLD_SIZE; start the program by torchrun, or "
-          "set RANK to PET_NODE_RANK, WORLD_SIZE to ",
-          kNodes, ", MASTER_ADDR to PET_MASTER_ADDR and MASTER_PORT to PET_MASTER_PORT",
-          or_alone());
+  require(
+      nodes == "1" || nodes == "1:1", "the environment has ", kNodes, "=", nodes,
+      ", an argument of torchrun, but no RANK and WORLD_SIZE; start the program by torchrun, or "
+      "set RANK to PET_NODE_RANK, WORLD_SIZE to ",
+      kNodes, ", MASTER_ADDR to PET_MASTER_ADDR and MASTER_PORT to PET_MASTER_PORT", or_alone());
 }
 
 LauncherFound found_in(const Environment& environment) {

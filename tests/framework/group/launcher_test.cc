@@ -134,12 +134,10 @@ const std::map<std::string, std::string> kKubernetes = {{"JOB_COMPLETION_INDEX",
                                                         {"BELFRY_TOKEN", "secret"}};
 
 // As in pod 1 of four of a TrainJob, before torchrun has read its arguments.
-const std::map<std::string, std::string> kKubeflow = {{"JOB_COMPLETION_INDEX", "1"},
-                                                      {"PET_NNODES", "4"},
-                                                      {"PET_NPROC_PER_NODE", "1"},
-                                                      {"PET_NODE_RANK", "1"},
-                                                      {"PET_MASTER_ADDR", "train-0.train"},
-                                                      {"PET_MASTER_PORT", "29500"}};
+const std::map<std::string, std::string> kKubeflow = {
+    {"JOB_COMPLETION_INDEX", "1"},        {"PET_NNODES", "4"},
+    {"PET_NPROC_PER_NODE", "1"},          {"PET_NODE_RANK", "1"},
+    {"PET_MASTER_ADDR", "train-0.train"}, {"PET_MASTER_PORT", "29500"}};
 const std::map<std::string, std::string> kNothing = {};
 
 std::map<std::string, std::string> with(std::map<std::string, std::string> environment,
