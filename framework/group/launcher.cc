@@ -279,16 +279,40 @@ LauncherFound found_kubernetes(const Environment& environment) {
   return found_tcp(environment, "WORLD_SIZE", 1, std::move(options));
 }
 
+// A launcher says both. Without the size, each process but the first is known to have lost it.
+void require_size_of_rank(const Environment& environment) {
+  for (const auto& [rank, size] : {std::pair(kSlurmRank, kSlurmTasks),
+                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   {"PMI_RANK", "PMI_SIZE"},
+                                   {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}})
+    require(
+        environment(size) || !environment(rank) ||
+            number_in(environment, rank, 0, kMostProcesses) == 0,
+        "the environment has ", rank, "=", environment(rank), ", but no ", size,
+        ", the number of processes; start all of them by one launcher, and pass its variables on",
+        or_alone());
+}
+
+// Kubeflow Trainer sets PET_* for torchrun, which is to set the variables of each process.
+void require_torchrun_of_pod(const Environment& environment) {
+  constexpr char kNodes[] = "PET_NNODES";
+  const std::string_view nodes = environment(kNodes) ? environment(kNodes) : "1";
+  require(
+      nodes == "1" || nodes == "1:1", "the environment has ", kNodes, "=", nodes,
+      ", an argument of torchrun, but no RANK and WORLD_SIZE; start the program by torchrun, or "
+      "set RANK to PET_NODE_RANK, WORLD_SIZE to ",
+      kNodes, ", MASTER_ADDR to PET_MASTER_ADDR and MASTER_PORT to PET_MASTER_PORT", or_alone());
+}
+
 LauncherFound found_in(const Environment& environment) {
   if (const char* const size = mpi_size_variable(environment)) return found_mpi(environment, size);
   if (has_ranks(environment)) return found_ranks(environment);
   if (slurm_tasks(environment) > 1) return found_slurm(environment);
-  require(environment(kSlurmTasks) || !environment(kSlurmRank) ||
-              number_in(environment, kSlurmRank, 0, kMostProcesses) == 0,
-          "the environment has ", kSlurmRank, "=", environment(kSlurmRank), ", but no ",
-          kSlurmTasks, ", the number of tasks; start all tasks by srun", or_alone());
-  if (environment(kJobIndex)) return found_kubernetes(environment);
-  require_all_of_launcher(environment);
+  require_size_of_rank(environment);
+  if (environment(kJobIndex))
+    if (LauncherFound found = found_kubernetes(environment); found.size > 1) return found;
+  require_torchrun_of_pod(environment);
+  if (!environment(kJobIndex)) require_all_of_launcher(environment);
   return {};
 }
 

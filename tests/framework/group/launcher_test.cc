@@ -40,6 +40,7 @@ TEST(Launcher, OneProcessIsAlone) {
   // A batch script has these.
   EXPECT_EQ(found({{"SLURM_NTASKS", "8"}}).kind, Kind::kNone);
   EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "1"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"PMIX_RANK", "0"}}).kind, Kind::kNone);
 }
 
 const std::map<std::string, std::string> kTorchrun = {
@@ -132,6 +133,13 @@ const std::map<std::string, std::string> kKubernetes = {{"JOB_COMPLETION_INDEX",
                                                         {"MASTER_ADDR", "train-0.train"},
                                                         {"BELFRY_TOKEN", "secret"}};
 
+// As in pod 1 of four of a TrainJob, before torchrun has read its arguments.
+const std::map<std::string, std::string> kKubeflow = {
+    {"JOB_COMPLETION_INDEX", "1"},        {"PET_NNODES", "4"},
+    {"PET_NPROC_PER_NODE", "1"},          {"PET_NODE_RANK", "1"},
+    {"PET_MASTER_ADDR", "train-0.train"}, {"PET_MASTER_PORT", "29500"}};
+const std::map<std::string, std::string> kNothing = {};
+
 std::map<std::string, std::string> with(std::map<std::string, std::string> environment,
                                         const std::map<std::string, std::string>& more) {
   for (const auto& [name, value] : more) environment[name] = value;
@@ -191,6 +199,9 @@ TEST(Launcher, PodsOfAnIndexedJobMeetAtPodZero) {
   EXPECT_EQ(pod.tcp.token, "secret");
   EXPECT_EQ(found(with(kKubernetes, {{"MASTER_PORT", "4000"}})).tcp.port, 4000);
   EXPECT_EQ(found(with(kKubernetes, {{"LOCAL_WORLD_SIZE", "2"}})).local_size, 2);
+  EXPECT_EQ(found(with(kKubernetes, kKubeflow)).tcp.size, 4);
+  EXPECT_EQ(found(with(kTorchrun, kKubeflow)).tcp.size, 2) << "as torchrun says";
+  EXPECT_EQ(found(with(kKubeflow, {{"PET_NNODES", "1"}})).kind, Kind::kNone);
   // Pods of other indexed Jobs do not belong together.
   EXPECT_EQ(found({{"JOB_COMPLETION_INDEX", "1"}}).kind, Kind::kNone);
   EXPECT_EQ(found({{"JOB_COMPLETION_INDEX", "0"}, {"WORLD_SIZE", "1"}}).kind, Kind::kNone);
@@ -241,6 +252,10 @@ TEST(Launcher, WhatIsHalfSetIsNamed) {
       {kKubernetes, "JOB_COMPLETION_INDEX", "4",
        "JOB_COMPLETION_INDEX=4; it must be a number from 0 to 3"},
       {kKubernetes, "MASTER_PORT", "tcp://10.0.0.1:80", "MASTER_PORT=tcp://10.0.0.1:80"},
+      {kKubeflow, "RANK", nullptr, "PET_NNODES=4, an argument of torchrun, but no RANK"},
+      {kNothing, "OMPI_COMM_WORLD_RANK", "1", "WORLD_RANK=1, but no OMPI_COMM_WORLD_SIZE"},
+      {kNothing, "PMI_RANK", "1", "PMI_RANK=1, but no PMI_SIZE, the number of processes"},
+      {kNothing, "PMIX_RANK", "1", "PMIX_RANK=1, but no OMPI_COMM_WORLD_SIZE"},
   };
   for (const auto& [whole, name, value, told] : rows) {
     auto environment = whole;
