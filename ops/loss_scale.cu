@@ -27,7 +27,7 @@ struct Found {
 // tensors.
 template <class T>
 struct Exceed {
-  static constexpr int kMost = 128;  // keeps parameters below 4 KiB
+  static constexpr int kMost = 128;  // a power of two; keeps parameters below 4 KiB
   static constexpr int kEach = 16;   // elements of a thread
   using Shared = Found;
   struct Tensor {
@@ -40,8 +40,9 @@ struct Exceed {
   std::uint8_t* found;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    int at = 0;
-    while (at + 1 < tensors && tensor[at + 1].first_block <= block.index) ++at;
+    int at = 0;  // the last tensor that begins at or before the block
+    for (int step = kMost / 2; step > 0; step /= 2)
+      if (at + step < tensors && tensor[at + step].first_block <= block.index) at += step;
     const Tensor& t = tensor[at];
     block.each([&](int thread) {
       int any = 0;

@@ -50,21 +50,24 @@ struct MaxPool {
       if (item * W >= count) return;
       const Pixel at = pixel_at(item, v.out, h.out, s.channels / W);
       const WorkRange rows = v.inside(at.row), columns = h.inside(at.column);
-      const std::int64_t top = at.image * v.in + at.row * v.stride - v.before;
-      const std::int64_t left = at.column * h.stride - h.before;
+      const std::int64_t top = at.image * v.in + at.row * v.stride - v.before + rows.begin;
+      const std::int64_t left = at.column * h.stride - h.before + columns.begin;
+      const T* row = x + (top * h.in + left) * s.channels + at.channel * W;
+      const auto down = static_cast<int>(rows.end), right = static_cast<int>(columns.end),
+                 window = static_cast<int>(h.window);
       Candidate<typename S::Type> best[W] = {};
       bool first = true;
-      for (std::int64_t i = rows.begin; i < rows.end; ++i)
-        for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-          const auto in =
-              Lanes<T, W>::load(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
+      for (auto i = static_cast<int>(rows.begin); i < down; ++i, row += h.in * s.channels) {
+        const T* from = row;
+        for (auto j = static_cast<int>(columns.begin); j < right; ++j, from += s.channels) {
+          const auto in = Lanes<T, W>::load(from);
           for (int k = 0; k < W; ++k) {
-            const Candidate<typename S::Type> next{
-                in.wide(k), static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
+            const Candidate<typename S::Type> next{in.wide(k), i * window + j};
             best[k] = first ? next : kernels::larger(best[k], next);
           }
           first = false;
         }
+      }
       Lanes<T, W> values;
       Lanes<WindowIndex, W> places;
       for (int k = 0; k < W; ++k) {
@@ -96,18 +99,26 @@ struct MaxPoolGrad {
       const Pixel at = pixel_at(item, v.in, h.in, s.channels / W);
       const WorkRange rows = kernels::windows_over(v, at.row);
       const WorkRange columns = kernels::windows_over(h, at.column);
+      const auto window = static_cast<int>(h.window), down = static_cast<int>(v.stride),
+                 right = static_cast<int>(h.stride);
+      // The pixel's place in the first window.
+      auto i = static_cast<int>(at.row + v.before - rows.begin * v.stride);
+      const auto first = static_cast<int>(at.column + h.before - columns.begin * h.stride);
+      std::int64_t line =
+          ((at.image * v.out + rows.begin) * h.out + columns.begin) * s.channels + at.channel * W;
       typename S::Type sum[W] = {};
-      for (std::int64_t row = rows.begin; row < rows.end; ++row)
-        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const std::int64_t i = at.row + v.before - row * v.stride;
-          const std::int64_t j = at.column + h.before - column * h.stride;
-          const std::int64_t from =
-              ((at.image * v.out + row) * h.out + column) * s.channels + at.channel * W;
+      for (std::int64_t row = rows.begin; row < rows.end;
+           ++row, i -= down, line += h.out * s.channels) {
+        std::int64_t from = line;
+        int j = first;
+        for (std::int64_t column = columns.begin; column < columns.end;
+             ++column, j -= right, from += s.channels) {
           const auto gradient = Lanes<T, W>::load(dy + from);
           const auto places = Lanes<WindowIndex, W>::load(place + from);
           for (int k = 0; k < W; ++k)
-            sum[k] += places.at[k] == i * h.window + j ? gradient.wide(k) : 0;
+            sum[k] += places.at[k] == i * window + j ? gradient.wide(k) : 0;
         }
+      }
       Lanes<T, W> rounded;
       for (int k = 0; k < W; ++k) rounded.at[k] = S::narrow(sum[k]);
       rounded.store(dx + item * W);

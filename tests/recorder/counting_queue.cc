@@ -13,9 +13,9 @@
 namespace belfry::recorder {
 namespace {
 
-// Of each launch, evenly spaced, with the first and the last one. So three or more tensors of equal
-// size in a launch are all found.
-constexpr std::int64_t kBlocksRun = 7;
+// Of each launch: the first, the middle and the last one. So up to three tensors of equal size in a
+// launch are all found.
+constexpr std::int64_t kBlocksRun = 3;
 
 // "RowTree MomentLeaf" for run_several_blocks<belfry::cuda::RowTree<...::MomentLeaf<float, 4>>>.
 std::string kernel_name(const void* function) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -240,6 +241,24 @@ TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
     const TensorType answer{{}, DType::kBool};
     EXPECT_EQ(saved("all_finite.all_at_once", node, values, {answer}), 3);
     EXPECT_EQ(run(node, values, {answer}).results[0].item<bool>(), spoiled < 0 || spoiled == 2);
+  }
+}
+
+TEST_F(Variants, OfChecksFindEachOfManyTensors) {
+  constexpr std::size_t kTensors = 300;  // in three launches
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < kTensors; ++i)
+    values.push_back(numbers({i % 7 == 0 ? 5000 : 3}, DType::kF32, 9));
+  const Node& node = node_of(kAllFinite, values, NodeOptions(AllFiniteOptions{}));
+  const TensorType answer{{}, DType::kBool};
+  EXPECT_EQ(saved("all_finite.all_at_once", node, values, {answer}), 297);
+  Variant::set({{"all_finite.all_at_once", true}});
+  EXPECT_TRUE(run(node, values, {answer}).results[0].item<bool>());
+  for (const std::size_t i : {0u, 1u, 7u, 127u, 128u, 129u, 255u, 256u, 299u}) {
+    float& last = values[i].mutable_data<float>().back();
+    const float kept = std::exchange(last, NAN);
+    EXPECT_FALSE(run(node, values, {answer}).results[0].item<bool>()) << i;
+    values[i].mutable_data<float>().back() = kept;
   }
 }
 
