@@ -149,12 +149,16 @@ def gradients_in(step, model, loss, dtype):
 ZERO = 1e-10
 
 
-def distances(step, losses, gradients, expected):
-    right_losses, right = expected
+def gradient_distances(gradients, right):
     most = max(map(largest, right.values()))
     scales = {name: most if largest(right[name]) < ZERO * most else None for name in right}
+    return {name: distance(gradients[name], right[name], scales[name]) for name in right}
+
+
+def distances(step, losses, gradients, expected):
+    right_losses, right = expected
     return Distances(max(distance(losses[name], right_losses[name]) for name in step.losses),
-                     {name: distance(gradients[name], right[name], scales[name]) for name in right})
+                     gradient_distances(gradients, right))
 
 
 def compare(path, model, loss):

@@ -5,12 +5,6 @@
 
 namespace belfry {
 
-// Options of a TopK node.
-struct RankedOptions {
-  std::int64_t k = 1;
-  bool smallest = false;
-};
-
 struct Ranking {
   bool smallest, nan_first;
 

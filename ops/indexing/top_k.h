@@ -8,6 +8,12 @@ extern const Op kTopK;  // of rows: x of rank 2 or more
 extern const Op kArgMax;
 extern const Op kArgMin;
 
+// Those of a node of TopK.
+struct RankedOptions {
+  std::int64_t k = 1;
+  bool smallest = false;
+};
+
 struct ArgMaxOptions {
   int axis = 0;
 };

@@ -6,7 +6,7 @@
 #include "belfry/ops/expand_dims.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/on_host.h"
-#include "belfry/ops/linear_algebra/fourier_ops_impl.h"
+#include "belfry/ops/linear_algebra/fourier_ops.h"
 #include "belfry/ops/shapes/move_axes.h"
 #include "belfry/ops/shapes/pad.h"
 #include "belfry/ops/shapes/rearrange.h"

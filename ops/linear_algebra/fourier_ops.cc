@@ -1,3 +1,5 @@
+#include "belfry/ops/linear_algebra/fourier_ops.h"
+
 #include <cmath>
 #include <memory>
 
@@ -5,7 +7,6 @@
 #include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/kernels/on_host.h"
 #include "belfry/ops/kernels/typed_kernels.h"
-#include "belfry/ops/linear_algebra/fourier_ops_impl.h"
 #include "belfry/ops/linear_algebra/real_fourier_impl.h"
 
 namespace belfry {

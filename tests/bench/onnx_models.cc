@@ -8,6 +8,7 @@
 #include "belfry/belfry.h"
 #include "belfry/tests/bench/onnx_test_data.h"
 #include "belfry/trainers/models/models.h"
+#include "belfry/trainers/models/vit.h"
 
 namespace belfry::bench {
 namespace {
@@ -70,7 +71,7 @@ void write_model(const NamedModel& model, const std::string& folder, const OnnxO
   write_onnx_test(cat(folder, "/", model.name), predicting, session, batches, options);
 }
 
-// Those of find_model(), and a Llama.
+// Those of find_model(), a Llama and a vision transformer.
 std::vector<NamedModel> all_models() {
   std::vector<NamedModel> all;
   const auto add = [&](const std::string& name, const ModelSpec& spec) {
@@ -82,6 +83,10 @@ std::vector<NamedModel> all_models() {
   const models::GptSize llama{
       .architecture = "llama", .layers = 4, .heads = 8, .kv_heads = 4, .width = 256};
   add("llama-tiny", find_model("gpt", 0, {.gpt = llama}));
+  const ModelFunction vit = [](Tower& tower, Output image, Output label) {
+    return models::vit(tower, image, label, {});
+  };
+  all.push_back({"vit", vit, {{32, 32, 3}, DType::kF32}, 10, {}});
   return all;
 }
 

@@ -409,6 +409,15 @@ TEST(Scripts, SayWhatTheyDo) {
   EXPECT_EQ(nowhere.errors, "test: BELFRY_DATA_DIR=nope is no folder that can be read\n");
 }
 
+// Of models that transformers and torchvision have saved, where these are installed.
+TEST(Scripts, FindTheStepsOfPyTorch) {
+  const Finished done = run_program(cat(BELFRY_SOURCE_DIR, "/scripts/compare_with_torch"),
+                                    {"weights", BELFRY_BIN_DIR, "--only", "gpt2", "llama", "vit"});
+  constexpr int kNoPackage = 77, kNoPython = 127;
+  if (done.status == kNoPackage || done.status == kNoPython) GTEST_SKIP() << done.errors;
+  EXPECT_EQ(done.status, 0) << done.output << done.errors;
+}
+
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   for (const char* program : {"mnist", "linear_regression", "train_bench", "allreduce_bench",
                               "placement", "colocation", "loop", "gan", "inverse_problem"}) {

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/indexing/cumsum.h"
 #include "belfry/ops/indexing/one_hot.h"
@@ -67,11 +66,9 @@ WriteOp arg_extreme(const char* op) {
 }
 
 void write_top_k(OnnxGraph& g, const Node& node) {
-  const std::string count = g.ints({node.output().shape().back()});
-  const JsonValue options = options_form(kTopK)->write(node.raw_options());  // k, smallest
-  const bool smallest = options.items().back().str() == "true";
+  const auto& [k, smallest] = node.options<RankedOptions>();
   const Names values_and_places =
-      g.add("TopK", {g.in(node.input(0)), count}, {{"largest", std::int64_t{!smallest}}}, 2);
+      g.add("TopK", {g.in(node.input(0)), g.ints({k})}, {{"largest", std::int64_t{!smallest}}}, 2);
   g.set(node.output(), values_and_places[1]);
 }
 

@@ -12,6 +12,7 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reduce_max.h"
 #include "belfry/ops/softmax.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/trainers/onnx/op_writers_impl.h"
 
 namespace belfry::onnx {
@@ -133,6 +134,31 @@ void write_group_norm(OnnxGraph& g, const Node& node) {
   });
 }
 
+// The logarithms of probabilities, of which each row takes that of its label.
+void write_cross_entropy(OnnxGraph& g, const Node& node) {
+  const CrossEntropyOptions& options = node.options<CrossEntropyOptions>();
+  const Output y = node.output(), labels = node.input(1);
+  const std::string logs = g.add("LogSoftmax", {g.in(node.input(0))}, {{"axis", std::int64_t{-1}}});
+  std::string label = g.cast(g.in(labels), DType::kI64), ignored;
+  if (options.ignored != kNoLabel) {
+    ignored = g.add("Equal", {label, g.ints({options.ignored})});
+    label = g.add("Where", {ignored, g.ints({0}), label});
+  }
+  const std::string picked =
+      g.add("GatherElements", {logs, g.reshape(label, {-1, 1})}, {{"axis", std::int64_t{1}}});
+  std::string loss = g.add("Neg", {g.reshape(picked, {-1})});
+  if (options.smoothing > 0) {
+    const std::string mean =
+        g.add("ReduceMean", {logs}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
+    const auto share = [&](const std::string& x, double part) {
+      return g.add("Mul", {x, g.number(part, y.dtype())});
+    };
+    loss = g.add("Sub", {share(loss, 1 - options.smoothing), share(mean, options.smoothing)});
+  }
+  if (!ignored.empty()) loss = g.add("Where", {ignored, g.number(0, y.dtype()), loss});
+  g.set(y, loss);
+}
+
 }  // namespace
 
 std::vector<OpWriter> matrix_writers() {
@@ -149,6 +175,7 @@ std::vector<OpWriter> matrix_writers() {
           {&kSoftmax, as_node("Softmax", last_axis)},
           {&kLogSoftmax, as_node("LogSoftmax", last_axis)},
           {&kLogSumExp, as_node("ReduceLogSumExp", {{"axes", Ints{-1}}})},
+          {&kSparseSoftmaxCrossEntropy, write_cross_entropy},
           {&kLayerNorm, write_layer_norm},
           {&kRmsNorm, write_rms_norm},
           {&kGroupNorm, write_group_norm},

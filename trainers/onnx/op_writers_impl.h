@@ -17,9 +17,10 @@ struct OpWriter {
 };
 
 std::vector<OpWriter> attention_writers();
+std::vector<OpWriter> fourier_writers();
 std::vector<OpWriter> image_writers();  // convolution, pooling, resizing
 std::vector<OpWriter> indexing_writers();
-std::vector<OpWriter> matrix_writers();  // products, and what takes rows: reductions, norms
+std::vector<OpWriter> matrix_writers();  // products, and what takes rows: reductions, norms, losses
 std::vector<OpWriter> pointwise_writers();
 std::vector<OpWriter> recurrent_writers();
 std::vector<OpWriter> shape_writers();

@@ -25,6 +25,7 @@
 #include "belfry/ops/pointwise/where.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
 #include "belfry/ops/sin.h"
 #include "belfry/ops/sqrt.h"
@@ -108,6 +109,13 @@ std::string log1p_of(const Operands& o) {
 }
 std::string expm1_of(const Operands& o) {
   return o.add("Sub", {o.add("Exp", {o.x()}), o.number(1)});
+}
+
+// max(x, 0) - x z + log(1 + e^-|x|).
+std::string sigmoid_cross_entropy_of(const Operands& o) {
+  const std::string line =
+      o.add("Sub", {o.add("Relu", {o.x()}), o.add("Mul", {o.x(), o.names[1]})});
+  return o.add("Add", {line, o.add("Softplus", {o.add("Neg", {o.add("Abs", {o.x()})})})});
 }
 
 std::string clip_of(const Operands& o) {
@@ -230,6 +238,7 @@ std::vector<OpWriter> pointwise_writers() {
           {&kTanh, pointwise_node("Tanh")},
           {&kErf, pointwise_node("Erf")},
           {&kSigmoid, pointwise_node("Sigmoid")},
+          {&kSigmoidCrossEntropy, pointwise(sigmoid_cross_entropy_of)},
           {&kRelu, pointwise_node("Relu")},
           {&kSilu, pointwise(silu_of)},
           {&kGelu, pointwise(gelu_of)},

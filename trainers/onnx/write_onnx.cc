@@ -29,8 +29,8 @@ namespace {
 const WriteOp* writer_of(const Op& op) {
   static const auto writers = [] {
     std::unordered_map<const Op*, WriteOp> all;
-    for (const auto family : {attention_writers, image_writers, indexing_writers, matrix_writers,
-                              pointwise_writers, recurrent_writers, shape_writers})
+    for (const auto family : {attention_writers, fourier_writers, image_writers, indexing_writers,
+                              matrix_writers, pointwise_writers, recurrent_writers, shape_writers})
       for (OpWriter& writer : family()) all.emplace(writer.op, std::move(writer.write));
     return all;
   }();

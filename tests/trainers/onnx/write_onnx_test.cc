@@ -13,11 +13,16 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/max_pool.h"
+#include "belfry/ops/indexing/top_k.h"
 #include "belfry/ops/linear_algebra/cholesky.h"
+#include "belfry/ops/linear_algebra/fft.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/ops/square.h"
 #include "belfry/tests/bench/onnx_test_data.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
@@ -300,13 +305,22 @@ TEST_F(WriteOnnx, KeepsTheOldFileIfWritingFails) {
   EXPECT_THAT(local_file_system().list(folder_), ElementsAre("model.onnx"));
 }
 
-// A second layout, a free batch and a loop, as onnxruntime computes them.
+// A second layout, a free batch, a loop, Fourier transforms and losses, as onnxruntime computes
+// them.
 TEST_F(WriteOnnx, GivesOnnxruntimeWhatBelfryComputes) {
   const Output x = images(3);
   Output y = conv2d(tower_, "conv0", x, {.filters = 5, .kernel = 3, .stride = 2});
   y = max_pool(relu(batch_norm(tower_, "bn", y)));
   y = lstm(tower_, "lstm", reshape(y, {kUnknownSize, 4, 5}), {.hidden = 6}).y;
-  const PredictingGraph graph{.inputs = {x}, .outputs = {{"y", y}}};
+  const Output rows = reshape(y, {kUnknownSize, 6});
+  const Output loss =
+      sparse_softmax_cross_entropy(rows, argmax(rows, 1), {.smoothing = 0.1, .ignored = 2});
+  const PredictingGraph graph{.inputs = {x},
+                              .outputs = {{"y", y},
+                                          {"loss", loss},
+                                          {"entropy", sigmoid_cross_entropy(y, square(y))},
+                                          {"spectrum", rfft(y, {.norm = FftNorm::kOrtho})},
+                                          {"back", irfft(fft(rfft(y), {.axis = 1}), {.n = 5})}}};
   Session session(graph_);
   std::vector<std::vector<Tensor>> batches;
   for (const std::int64_t batch : {1, 2}) {
