@@ -23,7 +23,7 @@ GpuStream& GpuStreams::copies(int device) {
   const Device& of = *devices_[static_cast<std::size_t>(device)];
   const std::lock_guard lock(copying_);
   std::unique_ptr<GpuStream>& stream = copies_[of.gpu];
-  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_, true);
+  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_);
   return *stream;
 }
 

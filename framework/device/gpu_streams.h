@@ -27,8 +27,7 @@ class GpuStreams {
   explicit GpuStreams(const std::vector<std::unique_ptr<Device>>& devices);
 
   // The stream in which a GPU device computes, or the one in which it communicates. Created at its
-  // first use. Communication and copies are urgent, or they would wait for each wave of a
-  // convolution's blocks.
+  // first use. Communication is urgent, or it would wait for each wave of a convolution's blocks.
   GpuStream& of(int device, bool communicates = false);
   // The communicators whose rank r is on the GPU of devices[r].
   Communicators& communicators(const std::vector<int>& devices);

@@ -6,11 +6,12 @@
 namespace belfry {
 
 std::int64_t rows_of_product_part(const Shape& product) {
-  constexpr std::int64_t kRows = 128, kFewest = 16, kColumns = 64;
-  const std::int64_t rows = product[0], last = rows % kRows;
-  const bool divides =
-      product.rank() == 2 && product[1] >= kColumns && (last == 0 || last >= kFewest);
-  return divides && rows > kRows ? kRows : rows;
+  constexpr std::int64_t kRows = 128, kMostParts = 16, kFewest = 16, kColumns = 64;
+  const std::int64_t rows = product.rank() == 0 ? 1 : std::max<std::int64_t>(1, product[0]);
+  if (product.rank() != 2 || product[1] < kColumns) return rows;
+  const std::int64_t part = std::max(kRows, (rows / kMostParts + kRows - 1) / kRows * kRows);
+  const std::int64_t last = rows % part;
+  return part < rows && (last == 0 || last >= kFewest) ? part : rows;
 }
 
 double work_elements(const Shape& shape, std::size_t first) {

@@ -25,9 +25,9 @@ struct WorkContext {
   std::span<const TensorType> inputs, outputs;
 };
 
-// Parts of a product whose op is WorkSplit::kRows begin at multiples of so many rows; if that is
-// all rows, the product is not divided. Libraries compute few rows, and products of few columns, in
-// other ways, whose last bits differ.
+// Products whose op is WorkSplit::kRows are computed by so many rows, and parts of them begin at
+// multiples of that; if it is all rows, the product is not divided. Last bits depend on the rows
+// that a library computes together, so the shape alone decides it.
 std::int64_t rows_of_product_part(const Shape& product);
 
 // The elements in the dimensions from `first` on. Unknown sizes and empty dimensions count as 1.

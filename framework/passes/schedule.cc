@@ -200,7 +200,7 @@ class Scheduler {
   }
 
   // The same for launches that combine nothing, or that run once per shard: several shards are
-  // taken one by one. HalfKernel has one workspace, so launches with tensors of 16 bits are not
+  // taken one by one. HalfKernel widens whole tensors, so launches with tensors of 16 bits are not
   // shared; nor are those that only fill memory.
   std::int64_t part_of_other(const PlanNode& node, std::int64_t whole) const {
     const auto is_of_half = [](const TensorType& type) { return is_half(type.dtype); };
@@ -212,7 +212,7 @@ class Scheduler {
       return whole;
     // Parts consist of this many units.
     std::int64_t unit = node.op->split == WorkSplit::kElements ? 64 : 1, parts = 0;
-    if (node.op->work) {
+    if (node.op->work && node.op->split == WorkSplit::kRows) {
       unit = rows_of_product_part(node.types[0].shape);
       const double work = node.op->work({*node.node, inputs, node.types}).multiply_adds;
       parts = static_cast<std::int64_t>(work / kSharedWork);
@@ -243,8 +243,7 @@ class Scheduler {
       return {node.types[0].dtype, std::ssize(node.inputs) - 1 + others[0]};
     }
     if (node.op == &kSumShards) return {node.types[0].dtype, std::ssize(node.inputs)};
-    // For random numbers of 16 bits, HalfKernel calls the kernel for f32 on one workspace, so they
-    // are not shared.
+    // For random numbers of 16 bits, HalfKernel widens whole tensors, so they are not shared.
     if (node.op == &kGatherShards || (draws(node) && !is_half(node.types[0].dtype)))
       return {node.types[0].dtype, 1};
     return {node.participants() > 0 ? node.types[0].dtype : DType::kF32, node.participants()};

@@ -43,7 +43,7 @@ class HalfKernel {
 
   void operator()(const KernelPointers& p) const {
     require<InternalError>(p.begin() == whole_.begin && p.end() == whole_.end,
-                           "a launch of 16 bits was divided, whose parts share one workspace");
+                           "a launch of 16 bits was divided, whose kernel widens whole tensors");
     auto* const pointers = reinterpret_cast<void**>(p.workspace() + tensors_.bytes);
     const std::span inputs(pointers, p.inputs()), outputs(pointers + p.inputs(), p.outputs());
     tensors_.point(p, inputs, outputs);

@@ -32,7 +32,8 @@ int thread_count(int asked) {
 int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<Device>>& devices) {
   const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
   const std::int64_t all = std::int64_t{cpus} * shards;
-  return all == 1 ? threads : static_cast<int>(std::min<std::int64_t>(threads, all));
+  const bool has_gpus = cpus < std::ssize(devices);
+  return all == 1 && !has_gpus ? threads : static_cast<int>(std::min<std::int64_t>(threads, all));
 }
 
 // Physical GPUs that are driven: a thread enqueues the work of each.

@@ -48,20 +48,15 @@ OneDnnGemm::OneDnnGemm(KernelPlan& plan, const GemmShape& shape)
     matmul = make_matmul(plan, part);
     workspace = std::max(workspace, matmul->scratch_bytes());
   };
-  make(matmul_, shape.m);
-  if (part_rows_ < shape.m) {
-    make(part_, part_rows_);
-    if (const std::int64_t last = shape.m % part_rows_; last > 0) make(last_, last);
-  }
+  make(part_, part_rows_);
+  if (const std::int64_t last = shape.m % part_rows_; last > 0) make(last_, last);
   plan.workspace(workspace);
 }
 
+// Calls are the same for any number of workers, because the bits of a row depend on the rows of its
+// call.
 void OneDnnGemm::run(std::int64_t begin, std::int64_t end, const float* a, const float* b, float* c,
                      std::byte* workspace) const {
-  // If both factors are transposed, the bits of a row depend on the number of rows.
-  const bool by_parts = part_rows_ < shape_.m && shape_.transpose_a && shape_.transpose_b;
-  if (!matmul_ || (end - begin == shape_.m && !by_parts))
-    return run_rows(matmul_, begin, end, a, b, c, workspace);
   for (std::int64_t row = begin; row < end; row += part_rows_) {
     const std::int64_t next = std::min(row + part_rows_, end);
     run_rows(next - row == part_rows_ ? part_ : last_, row, next, a, b, c, workspace);

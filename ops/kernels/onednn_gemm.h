@@ -30,8 +30,8 @@ class OneDnnGemm {
   std::string node_;
   GemmShape shape_;
   std::int64_t part_rows_;
-  // All rows, those of a part, and those of a last part that is smaller. Empty for sgemm.
-  std::optional<onednn::Primitive> matmul_, part_, last_;
+  // For the rows of a part, and of a last part that is smaller. Empty for sgemm.
+  std::optional<onednn::Primitive> part_, last_;
 };
 
 }  // namespace belfry::kernels

@@ -60,7 +60,11 @@ std::optional<Value> beta_of(const Surroundings& around, Value y) {
   const auto moment = [&](int i) {
     return trained ? Value{normal.node, 1 + i} : input(normal, 3 + static_cast<std::size_t>(i));
   };
-  const bool same = input(normal, 0) == around.input(1) && input(normal, 1) == around.input(2) &&
+  const auto epsilon = [&](NodeIndex n) {
+    return around.node(n).node->options<BatchNormOptions>().epsilon;
+  };
+  const bool same = epsilon(normal.node) == epsilon(around.output(0).node) &&
+                    input(normal, 0) == around.input(1) && input(normal, 1) == around.input(2) &&
                     moment(0) == around.input(3) && moment(1) == around.input(4);
   return same ? std::optional(input(normal, 2)) : std::nullopt;
 }
@@ -68,7 +72,7 @@ std::optional<Value> beta_of(const Surroundings& around, Value y) {
 }  // namespace
 
 // Fuses AddN, ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the
-// fourth may be missing. AddN is fused on GPUs alone.
+// fourth may be missing. AddN is fused with ReluGrad, on GPUs alone.
 void fuse_batch_norm_gradient(Surroundings& around) {
   if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrainGrad;

@@ -23,9 +23,9 @@ extern const Op kFusedBatchNormInference;
 extern const Op kFusedBatchNormInferenceRelu;
 
 // dy, x, gamma, mean, variance, and perhaps y, an output of ReLU -> dx, dgamma, dbeta; with y
-// perhaps also g, the gradient of the input of ReLU. Replaces ReluGrad, BatchNormTrainGrad. On GPUs
-// two more inputs may follow y. An addend is first added to dy. beta [c] says that y is ReLU of
-// this batch norm, so that x tells where y is positive.
+// perhaps also g, the gradient of the input of ReLU. Replaces AddN (on GPUs), ReluGrad,
+// BatchNormTrainGrad. On GPUs two more inputs may follow y. An addend is first added to dy. beta
+// [c] says that y is ReLU of this batch norm, so that x tells where y is positive.
 extern const Op kFusedBatchNormTrainGrad;
 // The same with dmean and dvariance before g. Replaces ReluGrad, BatchNormInferenceGrad.
 extern const Op kFusedBatchNormInferenceGrad;

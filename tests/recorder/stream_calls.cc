@@ -334,8 +334,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
+                                 unsigned long long flags) {
   return recorder().call<cudaError_t>("cudaGraphInstantiate", kInSteps, [&] {
+    if (flags != cudaGraphInstantiateFlagUseNodePriority)
+      recorder().violate("launches of a graph have the priority of its stream");
     const auto found = recorder().graphs.find(static_cast<const void*>(graph));
     if (found == recorder().graphs.end()) return cudaErrorInvalidValue;
     auto made = std::make_unique<CudaGraph>(CudaGraph{(*found)->gpu, true, (*found)->work});

@@ -68,9 +68,8 @@ bool WatchedMemory::touch(std::byte* address, bool writes) {
   std::byte* const last = std::min(found->by_pages ? page + kPage : found->begin + found->bytes,
                                    found->begin + found->bytes);
   (writes ? found->written : found->read).include(first, last);
-  mprotect(first, static_cast<std::size_t>(whole_pages(last - first)),
-           writes ? PROT_READ | PROT_WRITE : PROT_READ);
-  return true;
+  return mprotect(first, static_cast<std::size_t>(whole_pages(last - first)),
+                  writes ? PROT_READ | PROT_WRITE : PROT_READ) == 0;
 }
 
 Touched WatchedMemory::take() {

@@ -19,7 +19,8 @@ Option<TrainerOptions> allreduce_option() {
            join(strategy_names(), "|"),
            "|auto. parameter_server takes only colocate, replicated all others, and other trainers "
            "none. auto takes "
-           "the one that is predicted to be fastest for this model on the machine of `links`. "
+           "the one that is predicted to be fastest for this model on the machine of `links`, or "
+           "without it the default. "
            "NAME#N cuts each tensor "
            "into N chunks, at most ",
            kMostChunks,

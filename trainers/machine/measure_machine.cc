@@ -28,8 +28,9 @@ namespace {
 class Probe {
  public:
   // Its steps run on all workers, or on as many as they can use.
-  explicit Probe(const MeasuredDevices& here, bool all_workers = true)
-      : here_(here), all_workers_(all_workers) {}
+  // `alone`: one worker, because all would share large launches of a single device.
+  explicit Probe(const MeasuredDevices& here, bool all_workers = true, bool alone = false)
+      : here_(here), all_workers_(all_workers), alone_(alone) {}
 
   Graph& graph() { return graph_; }
 
@@ -55,7 +56,7 @@ class Probe {
   double seconds(std::span<Node* const> nodes, int runs) {
     Session session(graph_, {.device_count = device_count(here_.devices),
                              .logical_gpus = here_.logical_gpus,
-                             .threads = here_.threads,
+                             .threads = alone_ ? 1 : here_.threads,
                              .all_workers = all_workers_});
     CompiledStep& step = session.prepare({group(graph_, nodes)});
     Interleaved timer;
@@ -66,7 +67,7 @@ class Probe {
 
  private:
   const MeasuredDevices& here_;
-  bool all_workers_;
+  bool all_workers_, alone_;
   Graph graph_;
   int variables_ = 0;
 };
@@ -126,7 +127,7 @@ class Measurement {
   // first.
   double of_a_byte(std::size_t active, std::size_t terms, std::int64_t bytes,
                    bool in_place = false) {
-    Probe probe(here_);
+    Probe probe(here_, true, active == 1);
     const std::size_t tensors = active * (in_place ? terms : terms + 1);
     const std::int64_t count = bytes / 4 / static_cast<std::int64_t>(tensors);
     std::vector<Node*> sums;

@@ -108,7 +108,7 @@ void RunStart::find_on_disk(const std::string& path) try {
   find_newest(path);
 } catch (const IoError& error) {
   if (in_memory_.empty()) throw;
-  log_warning("resume: the run takes its save in memory, as no checkpoint on disk can be read: ",
+  log_warning("resume: no checkpoint on disk can be read, so the run needs its save in memory: ",
               error.what());
   disk_damage_ = error.what();
 }

@@ -43,7 +43,10 @@ void Variant::set(const std::map<std::string, bool>& choices) {
   for (const auto& [key, on] : choices)
     require(variants().on.contains(key), "no kernel has a variant '", shown(key),
             "'; the known ones are ", join(keys, ", "));
-  for (const auto& [key, on] : choices) variants().on[key] = on;
+  for (auto& [key, on] : variants().on) {
+    const auto chosen = choices.find(key);
+    on = chosen == choices.end() || chosen->second;
+  }
 }
 
 }  // namespace belfry::cuda

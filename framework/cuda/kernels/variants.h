@@ -21,7 +21,8 @@ class Variant {
 
   // All of them, by key, and whether they are on.
   static std::map<std::string, bool> all();
-  // Throws InvalidArgument naming the keys that exist, and then changes none.
+  // All others are on from then on. Throws InvalidArgument naming the keys that exist, and then
+  // changes none.
   static void set(const std::map<std::string, bool>& choices);
 
  private:

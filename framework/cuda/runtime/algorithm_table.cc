@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kVersion = 1;
 constexpr const char* kVersionMember = "belfry_algorithms";
+constexpr const char* kChoices = "choices";
 constexpr const char* kVariants = "variants";
 
 std::int64_t not_negative(const JsonValue& entry, const char* member, std::int64_t most) {
@@ -40,23 +41,30 @@ AlgorithmTable::Choice parse_choice(const JsonValue& entry) {
 
 void AlgorithmTable::read(std::string_view text, const std::string& path) {
   std::map<std::string, Choice> read;
+  std::map<std::string, bool> variants;
   std::string entry;
   try {
     const JsonValue file = JsonValue::parse(text);
     require(file.at(kVersionMember).integer() == kVersion, "\"", kVersionMember, "\" is not ",
             kVersion);
-    for (const auto& [signature, choice] : file.at("choices").members()) {
+    for (const auto& [signature, choice] : file.at(kChoices).members()) {
       entry = cat(" of '", shown(signature, 400), "'");
       read[signature] = parse_choice(choice);
     }
     entry = "";
-    std::map<std::string, bool> variants;
+    for (const auto& [member, value] : file.members())
+      require(member == kVersionMember || member == kChoices || member == kVariants, "\"",
+              shown(member), "\" is no member of it");
     if (const JsonValue* const given = file.find(kVariants))
       for (const auto& [key, on] : given->members()) variants[key] = parse_bool(on, key);
-    Variant::set(variants);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(cat(path, ": no file of algorithms: ", error.what(), entry,
                               "; remove it, and it is written anew"));
+  }
+  try {
+    Variant::set(variants);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat(path, ": \"", kVariants, "\": ", error.what()));
   }
   const std::lock_guard lock(mutex_);
   choices_.merge(read);
@@ -76,7 +84,7 @@ std::string AlgorithmTable::str() const {
     choices.set(signature, std::move(entry));
   }
   JsonValue file = JsonValue::object();
-  file.set(kVersionMember, kVersion).set("choices", std::move(choices));
+  file.set(kVersionMember, kVersion).set(kChoices, std::move(choices));
   JsonValue off = JsonValue::object();
   for (const auto& [key, on] : Variant::all())
     if (!on) off.set(key, false);

@@ -10,7 +10,9 @@ namespace belfry::cuda {
 CudaSegment::CudaSegment(cudaGraph_t captured, cudaStream_t stream, std::string where)
     : where_(std::move(where)) {
   cudaGraphExec_t executable = nullptr;
-  BELFRY_GPU_CALL(cudaGraphInstantiate(&executable, captured, 0), where_);
+  // Launches keep the priorities of the streams that they were captured from.
+  BELFRY_GPU_CALL(
+      cudaGraphInstantiate(&executable, captured, cudaGraphInstantiateFlagUseNodePriority), where_);
   graph_.reset(executable);
   BELFRY_GPU_CALL(cudaGraphUpload(executable, stream), where_);
 }

@@ -121,6 +121,31 @@ TEST(Fuse, TakesCastsOnGpusAlone) {
   }
 }
 
+// With ReLU the gradient has the inputs dy, x, gamma, mean, variance and y, then perhaps a gradient
+// to add to dy, and beta.
+TEST(Fuse, GradientsOfBatchNormOnGpusTakeASumOfTwoAndBeta) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const auto inputs = [](const char* type, bool has_two_readers, bool keeps_sum) {
+    Graph graph;
+    DeviceScope scope(graph, DeviceSpec::local(type, 0));
+    const Output x = placeholder(graph, "x", DType::kF32, {6, 4});
+    const Output gamma = fill(graph, {4}, 2, DType::kF32);
+    const Output y = relu(batch_norm_train(x, gamma, gamma).y);
+    const Output loss = reduce_sum(has_two_readers ? square(y) + exp(y) : square(y));
+    const std::vector<Output> fetched = gradients(loss, std::vector{x, keeps_sum ? y : x});
+    Session session(graph, {.device_count = {{"GPU", 1}}, .threads = 1});
+    const auto plan = session.prepare(fetched, {FeedType{x, {6, 4}}}).plan();
+    for (const PlanNode& node : plan->nodes)
+      if (node.op->name == "FusedBatchNormTrainGrad") return node.inputs.size();
+    return std::size_t{0};
+  };
+  EXPECT_EQ(inputs("CPU", true, false), 6u);
+  EXPECT_EQ(inputs("GPU", false, false), 7u) << "beta";
+  EXPECT_EQ(inputs("GPU", true, false), 8u) << "a gradient to add, and beta";
+  EXPECT_EQ(inputs("GPU", true, true), 7u) << "the sum is fetched, too";
+}
+
 TEST(Fuse, ChangesNoBitAndTakesNoMoreMemory) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
     for (const int shards : {1, 3}) {

@@ -230,7 +230,8 @@ TEST(Schedule, LargeLaunchesOfOneShardOnOneDeviceAreCutIntoParts) {
   EXPECT_EQ(product(300, 256, 256), 128);
   EXPECT_EQ(product(300, 256, 10), 300) << "few columns";
   EXPECT_EQ(product(300, 8, 256), 300) << "little work";
-  EXPECT_EQ(product(12'800, 64, 256), 512) << "32 parts at most";
+  EXPECT_EQ(product(12'800, 64, 256), 896) << "16 parts at most";
+  EXPECT_EQ(product(0, 4'096, 4'096), 1);
   EXPECT_EQ(part_of(relu(filled({1 << 16}))), 1 << 15);
   EXPECT_EQ(part_of(relu(filled({1 << 15}))), 1 << 15) << "128 KiB";
   EXPECT_EQ(part_of(softmax(filled({100, 1 << 10}))), 34) << "by rows";

@@ -86,8 +86,8 @@ TEST_F(MemorySavesTest, ASaveThatIsDamagedIsSkipped) {
 TEST_F(MemorySavesTest, ASaveServesWhereTheDiskIsDamaged) {
   lose_before(5, {"--save_every_steps=3"});
   std::ofstream(checkpoint_in(directory_, 3) + "/manifest.json", std::ios::trunc) << "x";
-  EXPECT_THAT(go_on().error, HasSubstr("takes its save in memory, as no checkpoint on disk can be "
-                                       "read: "));
+  EXPECT_THAT(go_on().error, HasSubstr("no checkpoint on disk can be read, so the run needs "
+                                       "its save in memory: "));
   EXPECT_EQ(summary()["resumed_from_step"], 4);
   expect_as_never_stopped(flags());
 }

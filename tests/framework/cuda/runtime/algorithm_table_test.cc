@@ -123,10 +123,14 @@ TEST(AlgorithmTable, SwitchesVariants) {
   table.read(kOff, "a.json");
   EXPECT_FALSE(Variant::all().at("batch_norm.mask_from_x"));
   EXPECT_EQ(table.str(), kOff);
-  Variant::set({{"batch_norm.mask_from_x", true}});
+  table.read(R"({"belfry_algorithms": 1, "choices": {}})", "b.json");
+  EXPECT_TRUE(Variant::all().at("batch_norm.mask_from_x")) << "what a file leaves out is on";
   const std::string unknown =
       refusal(R"({"belfry_algorithms": 1, "choices": {}, "variants": {"x": false}})");
-  EXPECT_NE(unknown.find("no kernel has a variant 'x'"), unknown.npos) << unknown;
+  EXPECT_NE(unknown.find("\"variants\": no kernel has a variant 'x'"), unknown.npos) << unknown;
+  EXPECT_NE(refusal(R"({"belfry_algorithms": 1, "choices": {}, "variant": {}})")
+                .find("\"variant\" is no member of it"),
+            std::string::npos);
   EXPECT_EQ(refusal(R"({"belfry_algorithms": 1, "choices": {},
                         "variants": {"batch_norm.mask_from_x": 0}})"),
             "/tmp/a.json: no file of algorithms: \"batch_norm.mask_from_x\" is 0; remove it, and "
