@@ -102,10 +102,10 @@ class PlanJobs {
     const PlanNode& node = plan_.node(launch.node);
     require_one_memory(node);
     job.fixed = machine_.launch_us * 1e-6;
-    job.shared = on_several_ && (launch.parts() > 1 || plan_.strands[launch.strand].shards > 1);
-    job.bytes = touched(launch.node, job.shared);
+    job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
     if (!machine_.links.empty()) cross(node, job);
+    job.shared = on_several_ && (launch.parts() > 1 || plan_.strands[launch.strand].shards > 1);
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
     if (!from_others_.empty())
       job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(runners.size()) : 1);
@@ -150,7 +150,7 @@ class PlanJobs {
   }
 
   // Bytes read, plus bytes written at their cost relative to reads.
-  double touched(NodeIndex n, bool by_all) const {
+  double touched(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
     // The value has been made in the variable.
     if (node.op == &kAssign && memory(node.inputs[0]) == memory(node.inputs[1])) return 0;
@@ -173,9 +173,8 @@ class PlanJobs {
         if (part) total += static_cast<double>(node.types[i].bytes());
       }
     for (const auto& [buffer, bytes] : read) total += bytes;
-    const double rewrite = by_all ? bandwidth_.all_rewrite : bandwidth_.rewrite;
     for (const auto& [buffer, bytes] : written)
-      total += bytes * (read.contains(buffer) ? rewrite : bandwidth_.write);
+      total += bytes * (read.contains(buffer) ? bandwidth_.rewrite : bandwidth_.write);
     return total;
   }
 

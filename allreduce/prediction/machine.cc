@@ -112,8 +112,7 @@ Bandwidth MachineDescription::bandwidth_at(std::int64_t bytes) const {
           std::lerp(low.all_gbps, above->all_gbps, share),
           std::lerp(low.other_gbps, above->other_gbps, share),
           std::lerp(low.write, above->write, share),
-          std::lerp(low.rewrite, above->rewrite, share),
-          std::lerp(low.all_rewrite, above->all_rewrite, share)};
+          std::lerp(low.rewrite, above->rewrite, share)};
 }
 
 bool MachineDescription::has(const DeviceSpec& device) const {
@@ -166,19 +165,17 @@ MachineDescription parse_machine(const JsonValue& json) {
   machine.share_us = number(json, "share_us", 0);
   if (const JsonValue* points = json.find("bandwidth"))
     for (const JsonValue& point : points->items()) {
-      require_members(
-          point, "a bandwidth",
-          {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite", "all_rewrite"});
+      require_members(point, "a bandwidth",
+                      {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"});
       point.at("one_gbps");
       const double one = number(point, "one_gbps", 0, true);
       const std::int64_t bytes = point.at("bytes").integer();
       require(bytes > (machine.bandwidth.empty() ? 0 : machine.bandwidth.back().bytes),
               point.where(), "\"bytes\" of a machine's bandwidths must be above 0 and grow");
       const Bandwidth defaults;
-      const double rewrite = number(point, "rewrite", defaults.rewrite);
       machine.bandwidth.push_back(
           {bytes, one, number(point, "all_gbps", one, true), number(point, "other_gbps", 0),
-           number(point, "write", defaults.write), rewrite, number(point, "all_rewrite", rewrite)});
+           number(point, "write", defaults.write), number(point, "rewrite", defaults.rewrite)});
     }
   if (machine.bandwidth.empty()) machine.bandwidth = {{1, kDefaultBandwidth, kDefaultBandwidth}};
   parse_links(json, machine);
@@ -198,8 +195,7 @@ JsonValue to_json(const MachineDescription& machine) {
                        .set("all_gbps", point.all_gbps)
                        .set("other_gbps", point.other_gbps)
                        .set("write", point.write)
-                       .set("rewrite", point.rewrite)
-                       .set("all_rewrite", point.all_rewrite));
+                       .set("rewrite", point.rewrite));
   for (std::size_t i = 0; i < machine.links.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       links.push(link_json(machine.devices[j], machine.devices[i], machine.links[i][j]));

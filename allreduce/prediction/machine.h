@@ -20,14 +20,12 @@ struct Link {
 
 // How fast kernels read memory if a step touches `bytes` in all, in 1e9 bytes per second: one
 // worker alone, and all workers together. Writing a byte takes as long as reading `write` bytes, or
-// `rewrite` bytes if the same launch has read it, or `all_rewrite` if all workers share that
-// launch: one worker alone does not fill the bus of the memory, and hides such writes. `other_gbps`
-// is how fast one worker reads what another wrote last, which may still be in the other's cache; 0:
-// as fast as its own.
+// `rewrite` bytes if the same launch has read it. `other_gbps` is how fast one worker reads what
+// another wrote last, which may still be in the other's cache; 0: as fast as its own.
 struct Bandwidth {
   std::int64_t bytes = 0;
   double one_gbps = 0, all_gbps = 0, other_gbps = 0;
-  double write = 2, rewrite = 1, all_rewrite = 1;
+  double write = 2, rewrite = 1;
   bool operator==(const Bandwidth&) const = default;
 };
 
@@ -63,8 +61,8 @@ struct MachineDescription {
 // The host, one device at most, is cpu:0. Without "links" and "other_links", all devices share one
 // memory. Further members, all optional: "workers" [0], "run_us" [0], "wake_us" [0], "launch_us"
 // [5], "wait_us" [0], "share_us" [0], and "bandwidth", a list of {"bytes", "one_gbps", "all_gbps",
-// "other_gbps", "write", "rewrite", "all_rewrite" [rewrite]} [500 for any size]. Throws
-// InvalidArgument naming the member that is missing, unknown or out of range.
+// "other_gbps", "write", "rewrite"} [500 for any size]. Throws InvalidArgument naming the member
+// that is missing, unknown or out of range.
 MachineDescription parse_machine(const JsonValue& json);
 // The JSON that parse_machine() reads back.
 JsonValue to_json(const MachineDescription& machine);

@@ -37,6 +37,10 @@ set(belfry_warnings -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initial
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It misfires on any `text + string` (bug 105651 of g++ 12).
   list(APPEND belfry_warnings -Wno-restrict)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # It misfires where a function that takes a temporary returns a reference to something else.
+    list(APPEND belfry_warnings -Wno-dangling-reference)
+  endif()
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")

@@ -166,16 +166,12 @@ class Measurement {
     const double few = of_a_byte(1, 2, bytes), many = of_a_byte(1, 8, bytes);
     const double read = std::clamp((many - few) / 6, few / (2 + kDearest), few / 2);
     const double one = 1 / read, write = std::max(0.0, few * one - 2);
+    const double rewrite = std::clamp(of_a_byte(1, 2, bytes, true) * one - 2, 0.0, kDearest);
     const auto workers = static_cast<std::size_t>(machine_.workers);
     const double all =
         workers > 1 ? std::max(one, (2 + write) / of_a_byte(workers, 2, bytes)) : one;
     const double other = workers > 1 ? other_rate(bytes, one, 1 + write) : one;
-    const auto rewrite = [&](std::size_t active, double rate) {
-      return std::clamp(of_a_byte(active, 2, bytes, true) * rate - 2, 0.0, kDearest);
-    };
-    const double by_one = rewrite(1, one), by_all = workers > 1 ? rewrite(workers, all) : by_one;
-    machine_.bandwidth.push_back(
-        {bytes, one * 1e-9, all * 1e-9, other * 1e-9, write, by_one, by_all});
+    machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9, write, rewrite});
   }
 
   // The seconds that an all-reduce by several workers takes beyond moving its bytes.

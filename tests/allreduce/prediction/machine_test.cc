@@ -45,7 +45,7 @@ TEST(MachineDescription, WritesWhatItReads) {
             "other_links": {"gbps": 2, "bus": "b"}})",
        R"({"devices": ["cpu:0", "cpu:1"], "workers": 2, "run_us": 1.5, "wake_us": 3.5, "share_us": 0.25,
             "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20,
-                           "write": 1.5, "rewrite": 0.25, "all_rewrite": 0.75},
+                           "write": 1.5, "rewrite": 0.25},
                           {"bytes": 65536, "one_gbps": 30}]})"}) {
     const MachineDescription machine = parse_machine(JsonValue::parse(text));
     EXPECT_EQ(parse_machine(JsonValue::parse(to_json(machine).str(2))), machine) << text;
@@ -66,8 +66,6 @@ TEST(MachineDescription, InterpolatesBandwidthInTheLogarithmOfBytes) {
   machine.bandwidth[1].rewrite = 0;
   EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).write, 1.5);
   EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).rewrite, 0.5);
-  machine.bandwidth[1].all_rewrite = 2;
-  EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).all_rewrite, 1.5);
 }
 
 TEST(MachineDescription, LetsDevicesOfARunStandForItsOwn) {
