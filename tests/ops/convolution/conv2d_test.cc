@@ -255,6 +255,30 @@ TEST(Conv2d, GradientsHaveGradients) {
                   {2, 2, 5, 4});
 }
 
+// Winograd's algorithm computes calls of this size where the library has it. Its tiles do not
+// divide these images.
+TEST(Conv2d, GradientsOfLargeCallsAreExact) {
+  const std::vector<Tensor> operands{random_values({2, 37, 61, 48}),
+                                     random_values({48, 3, 3, 48}, -1, 1, 2)};
+  for (const Padding& padding :
+       {Padding(1), Padding(0), Padding(0, 1), Padding(2), Padding(0, 1, 1, 0)}) {
+    std::vector<Tensor> inputs = operands;
+    inputs.push_back(
+        random_values(compute(convolution({.padding = padding}), operands).shape(), -1, 1, 3));
+    std::vector<Tensor> wide;
+    for (const Tensor& input : inputs) wide.push_back(to(input, DType::kF64));
+    for (const std::size_t of : {0u, 1u}) {
+      const Builder gradient = [&](Inputs x) {
+        const Output y = conv2d(x[0], x[1], {.padding = padding});
+        return gradients(y, {x[of]}, {.initial = {x[2]}})[0];
+      };
+      const Tensor got = to(compute(gradient, inputs), DType::kF64);
+      EXPECT_LE(difference(got, compute(gradient, wide)), 4e-6)
+          << "of input " << of << " with " << NodeOptions(Conv2dOptions{.padding = padding}).str();
+    }
+  }
+}
+
 TEST(Conv2d, TakesNaNFromImageAndFilter) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Tensor image = random_values({1, 8, 8, 16}), filter = random_values({16, 3, 3, 16}, -1, 1, 2);
