@@ -76,11 +76,11 @@ dnnl::convolution_backward_weights::primitive_desc describe_grad_filter(const De
           d.by == algorithm::convolution_winograd};
 }
 
-// Whether Winograd's algorithm computes the gradients of a convolution: 4 x 4 pixels of 3 x 3 taps
-// by 36 products instead of 144. It first transforms the filter and all images, which pays from
-// some tiles on, and takes 7 MiB or more of workspace, which small calls are not worth. The forward
-// pass stays direct: rounding errors are up to twice as large, and would move more values across
-// the kink of ReLU.
+// Whether Winograd's algorithm computes the gradients of a convolution: 4 x 4 pixels under 3 x 3
+// taps by 36 products instead of 144. It first transforms the filter and all images, which pays
+// from some tiles on. It takes 7 MiB or more of workspace, which small calls are not worth. The
+// forward pass stays direct: larger rounding errors would move more values to the other side of
+// ReLU (docs/performance.md).
 bool suits_winograd(const ConvShape& s) {
   constexpr std::int64_t kTile = 4, kLeastTiles = 32, kLeastChannels = 16,
                          kLeastProducts = std::int64_t{64} << 20;
