@@ -82,6 +82,35 @@ TEST(GpuStep, SharesLargeSumsToTheBitsOfCpus) {
     }
 }
 
+// Together they are as many bytes as the sum of all elements.
+TEST(GpuStep, TracesTheSharesOfALargeSum) {
+  const test::StandInGpus gpus(3);
+  const test::UseGpus use(gpus);
+  constexpr std::int64_t kElements = 48'000;
+  Graph graph;
+  std::vector<Output> tensors;
+  for (int g = 0; g < 3; ++g) {
+    DeviceScope on(graph, gpu(g));
+    tensors.push_back(tanh(fill(graph, {kElements}, g)));
+  }
+  Session session(graph, on_gpus({3, 1}));
+  Trace trace;
+  session.prepare({all_reduce(tensors)[0].node()}).run({}, {.trace = &trace});
+  expect_sound(trace);
+  std::int64_t launches = 0, bytes = 0;
+  const JsonValue file = JsonValue::parse(trace.str());
+  for (const JsonValue& event : file.at("traceEvents").items()) {
+    const JsonValue* const args = event.find("args");
+    const JsonValue* const op = args ? args->find("op") : nullptr;
+    if (!op || op->text() != "AllReduce") continue;
+    EXPECT_EQ(args->at("phase").text(), "messages");
+    ++launches;
+    bytes += args->at("bytes").integer();
+  }
+  EXPECT_EQ(launches, 3);
+  EXPECT_EQ(bytes, 2 * 3 * kElements * 4);
+}
+
 // There is no collective, so the updates of each GPU are one launch.
 TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
   const auto values = [](const DeviceSpec& device, const SessionOptions& options) {
