@@ -89,8 +89,9 @@ class PlanJobs {
     const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
     TimedJob job{.runner = runner_of_strand_[launch.strand], .deps = jobs_before(launch.node)};
-    if (!node.types.empty() || !node.inputs.empty()) price(l, job);
-    job_of_[launch.node] = l.value();
+    // The first launch of a collective has the price of those on all GPUs.
+    const bool is_first = job_of_.try_emplace(launch.node, l.value()).second;
+    if (is_first && (!node.types.empty() || !node.inputs.empty())) price(l, job);
     runners[at(job.runner)].jobs.push_back(l.value());
     jobs.push_back(std::move(job));
   }

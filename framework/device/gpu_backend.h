@@ -101,10 +101,10 @@ class GpuStream {
 
   // Until end_capture(), work enqueued here is recorded and not run. So is work in other streams of
   // the same GPU, once they wait for an event that was recorded in between. At end_capture() this
-  // stream must have waited for all of it. Only copies, records, waits, kernels and all-reduces of
-  // one rank may be enqueued. During a capture, do not wait for events recorded before it, and do
-  // not query these streams. The calling thread neither allocates nor waits. Errors name the first
-  // and the last node of the segment.
+  // stream must have waited for all of it. Only copies, records, waits, kernels, and all-reduces of
+  // one process may be enqueued. During a capture, do not wait for events recorded before it, and
+  // do not query these streams. The calling thread neither allocates nor waits. Errors name the
+  // first and the last node of the segment.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
   // Null, and a warning, if the GPU cannot make the segment ready, as when its memory is full.
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;

@@ -5,6 +5,8 @@
 #include <ranges>
 #include <set>
 
+#include "belfry/framework/passes/nodes.h"
+
 namespace belfry {
 namespace {
 
@@ -33,6 +35,7 @@ int ArenaPacker::number_of(std::span<const LaunchIndex> uses) {
       numbers_.emplace(std::vector(uses.begin(), uses.end()), static_cast<int>(lifetimes_.size()));
   if (!fresh) return found->second;
   Lifetime& made = lifetimes_.emplace_back(Lifetime{.first = uses.front()});
+  each_launch(schedule_, made.first, [&](LaunchIndex l) { made.last_writer = l; });
   std::set<StrandIndex> strands;
   for (const LaunchIndex use : uses | std::views::reverse)
     if (strands.insert(schedule_.launches[use].strand).second) made.last.push_back(use);
@@ -72,13 +75,15 @@ std::int64_t ArenaPacker::free_offset(std::int64_t bytes, const Lifetime& own, s
 }
 
 bool ArenaPacker::conflict(const Lifetime& a, const Lifetime& b) const {
-  return &a == &b || !(all_before(a, b.first) || all_before(b, a.first));
+  return &a == &b || !(all_before(a, b) || all_before(b, a));
 }
 
-bool ArenaPacker::all_before(const Lifetime& a, LaunchIndex launch) const {
-  return a.last.front() < launch && std::ranges::all_of(a.last, [&](LaunchIndex use) {
-           return schedule_.happens_before(use, launch);
-         });
+bool ArenaPacker::all_before(const Lifetime& a, const Lifetime& b) const {
+  if (a.last.front() >= b.first) return false;
+  for (LaunchIndex l = b.first; l <= b.last_writer; ++l)
+    for (const LaunchIndex use : a.last)
+      if (!schedule_.happens_before(use, l)) return false;
+  return true;
 }
 
 void ArenaPacker::take(Span span) {

@@ -11,7 +11,8 @@
 namespace belfry {
 
 // Two blocks may overlap only if every use of one comes before the first use of the other, which
-// writes it. Blocks with the same uses never overlap, so the packer treats them as one lifetime.
+// writes it (or before all launches of the node that does). Blocks with the same uses never
+// overlap, so the packer treats them as one lifetime.
 class ArenaPacker {
  public:
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}
@@ -25,7 +26,7 @@ class ArenaPacker {
 
  private:
   struct Lifetime {
-    LaunchIndex first;
+    LaunchIndex first, last_writer;      // launches of the node that writes it
     std::vector<LaunchIndex> last = {};  // by strand; the latest of all comes first
   };
 
@@ -47,7 +48,8 @@ class ArenaPacker {
 
   int number_of(std::span<const LaunchIndex> uses);
   bool conflict(const Lifetime& a, const Lifetime& b) const;
-  bool all_before(const Lifetime& a, LaunchIndex launch) const;
+  // Whether all uses of `a` come before `b` is written.
+  bool all_before(const Lifetime& a, const Lifetime& b) const;
   std::int64_t begin_of_search(std::int64_t bytes) const;
   std::int64_t free_offset(std::int64_t bytes, const Lifetime& own, std::int64_t begin);
   void take(Span span);

@@ -211,7 +211,7 @@ class GpuIssuer {
       add(Kind::kSetStep, first, segment.strand, kernels.value());
     // Before the launch, which may fail at once, and be queried at once.
     for (const Wait& stamp : needs.stamps)
-      if (plan_.strands[stamp.strand].communicates) add(Kind::kExpect, first, stamp);
+      if (has_rank(segment, stamp.strand)) add(Kind::kExpect, first, stamp);
     if (segment.is_graph())
       issue_graph(s);
     else
@@ -222,6 +222,12 @@ class GpuIssuer {
       add(Kind::kStamp, last, stamp);
     }
     for (const Wait& signal : needs.signals) add(Kind::kSignal, last, signal);
+  }
+
+  bool has_rank(const Segment& segment, StrandIndex strand) const {
+    return std::ranges::any_of(segment.launches, [&](LaunchIndex l) {
+      return plan_.launches[l].strand == strand && plan_.launches[l].rank;
+    });
   }
 
   // Inside a graph, strands wait for each other as they do launch by launch. In addition each other

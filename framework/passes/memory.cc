@@ -65,14 +65,14 @@ class Roots {
 class ValueUsers {
  public:
   ValueUsers(const PlanGraph& graph, const ExecutionSchedule& schedule, const Roots& roots)
-      : graph_(graph), roots_(roots) {
+      : graph_(graph), schedule_(schedule), roots_(roots) {
     launch_of_.resize(graph.nodes.size());
     for (const LaunchIndex l : schedule.launches.indices())
-      launch_of_[schedule.launches[l].node] = l;
+      if (LaunchIndex& first = launch_of_[schedule.launches[l].node]; !first) first = l;
     users_ = {roots.values(), [&](const auto& add) { each_use(add); }};
   }
 
-  // The launch of a node; none if the node does not launch.
+  // The first launch of a node; none if the node does not launch.
   LaunchIndex launch_of(NodeIndex node) const { return launch_of_[node]; }
   // The launches that use the value `root`, which is not an alias. Sorted.
   std::span<const LaunchIndex> of(Value root) const { return users_[number_of(root)]; }
@@ -84,10 +84,12 @@ class ValueUsers {
     for (const NodeIndex n : graph_.nodes.indices())
       if (launch_of_[n])
         for (const Value& input : graph_.nodes[n].inputs)
-          add(number_of(roots_.of(input)), launch_of_[n]);
+          each_launch(schedule_, launch_of_[n],
+                      [&](LaunchIndex l) { add(number_of(roots_.of(input)), l); });
   }
 
   const PlanGraph& graph_;
+  const ExecutionSchedule& schedule_;
   const Roots& roots_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
   Lists<Value, LaunchIndex> users_;
@@ -257,8 +259,9 @@ class MemoryPlanner {
     const Value value = roots_.of(node.inputs[1]);
     const BufferRecord& state = made_.buffers[made_.buffer(variable)];
     BufferRecord& made = made_.buffers[made_.buffer(value)];
-    // Connecting the ranks of NCCL, which is no run, writes the outputs of their collectives.
-    if (graph_.node(value.node).rank()) return;
+    // Connecting the ranks of NCCL, which is no run, writes the outputs of their collectives. The
+    // launches of several GPUs do not begin together.
+    if (graph_.node(value.node).rank() || has_several_launches(value.node)) return;
     if (made.kind != BufferKind::kArena || state.kind != BufferKind::kState || made.sliced ||
         made.device != state.device || made.bytes != state.bytes)
       return;
@@ -272,6 +275,13 @@ class MemoryPlanner {
         });
     const bool is_last = values.back().node == value.node;
     if (is_last && !is_read_beside && is_free_from(values.front(), variable, launch)) made = state;
+  }
+
+  bool has_several_launches(NodeIndex n) const {
+    int launches = 0;
+    if (const LaunchIndex first = users_.launch_of(n))
+      each_launch(schedule_, first, [&](LaunchIndex) { ++launches; });
+    return launches > 1;
   }
 
   // Whether the launch that makes `first` may overwrite the memory of the variable. All users of
@@ -298,16 +308,26 @@ class MemoryPlanner {
                                [&](const Value& input) { return roots_.of(input) == variable; });
   }
 
-  // Whether no other launch uses the content of the buffer at the same time or later. An
+  // Whether no launch of another node than that of `launch`, its first one, uses the content of the
+  // buffer at the same time or later. Launches of one node use different elements. An
   // overwritten value had no such user at that time, so only the values of the last writer count:
   // otherwise a long chain of ops in one buffer would take quadratic time.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer] | std::views::reverse) {
       if (value.node != values_in_[buffer].back().node) break;
       for (const LaunchIndex user : users_.of(value))
-        if (user != launch && !schedule_.happens_before(user, launch)) return false;
+        if (!is_over(user, launch)) return false;
     }
     return true;
+  }
+
+  // Whether `user` has run when any launch of another node starts, or is of the same node.
+  bool is_over(LaunchIndex user, LaunchIndex first) const {
+    bool over = true;
+    if (schedule_.launches[user].node != schedule_.launches[first].node)
+      each_launch(schedule_, first,
+                  [&](LaunchIndex l) { over = over && schedule_.happens_before(user, l); });
+    return over;
   }
 
   // Whether node n reads the buffer once. A value that it uses twice is read and written at

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/plan/consumers.h"
 #include "belfry/framework/plan/plan_graph.h"
+#include "belfry/framework/plan/schedule.h"
 
 namespace belfry {
 
@@ -67,5 +68,15 @@ std::set<const Node*> recomputed_nodes(const PlanGraph& plan);
 // (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc). Nodes
 // that wait for messages come later. Throws InternalError on a cycle.
 void sort_nodes(PlanGraph& plan);
+
+// Calls f(launch) for each launch of a node; `first` is its first one. A collective over several
+// GPUs has a launch on each of them. They follow each other in the global order.
+template <class F>
+void each_launch(const ExecutionSchedule& schedule, LaunchIndex first, const F& f) {
+  const NodeIndex node = schedule.launches[first].node;
+  for (LaunchIndex l = first; l < schedule.launches.next() && schedule.launches[l].node == node;
+       ++l)
+    f(l);
+}
 
 }  // namespace belfry

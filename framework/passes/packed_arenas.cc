@@ -37,8 +37,9 @@ PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> b
   return conflicts;
 }
 
-// Appends the strand of each launch, and how many of `launches` have run on other strands when it
-// starts. A launch adds nothing if its clock equals that of the previous launch on its strand.
+// Appends the strand of each launch, whether it is of the same node as the previous one, and how
+// many of `launches` have run on other strands when it starts. A launch does not add the last if
+// its clock equals that of the previous launch on its strand.
 void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches) {
   struct OnStrand {
     StrandIndex strand;
@@ -55,12 +56,14 @@ void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchInde
     }
     strands[static_cast<std::size_t>(number)].positions.push_back(launch.position);
   }
+  NodeIndex previous;
   for (const LaunchIndex l : launches) {
     const Launch& launch = schedule_.launches[l];
+    const bool continues = std::exchange(previous, launch.node) == launch.node;
     const int number = numbers_[launch.strand];
     OnStrand& own = strands[static_cast<std::size_t>(number)];
     const bool has_waited = std::exchange(own.clock, launch.clock) != launch.clock;
-    conflicts.push_back(2 * number + has_waited);
+    conflicts.push_back(4 * number + 2 * continues + has_waited);
     if (!has_waited) continue;
     for (const OnStrand& other : strands) {
       if (&other == &own) continue;

@@ -76,34 +76,51 @@ class Scheduler {
 
   ExecutionSchedule run() {
     for (const NodeIndex n : graph_.nodes.indices())
-      if (graph_.nodes[n].launches()) add_launch(n);
+      if (graph_.nodes[n].launches()) add_launches(n);
     return std::move(made_);
   }
 
  private:
-  void add_launch(NodeIndex n) {
+  void add_launches(NodeIndex n) {
     const PlanNode& node = graph_.node(n);
-    const Rank* const rank = node.rank();
-    const StrandIndex strand = rank ? strand_of(rank->devices[at(rank->number)], true)
-                               : node.op->exchange || added_by_messages(node)
-                                   ? strand_of_message(n)
-                                   : strand_of(choose_device(node), false, graph_.runs(node));
+    const WorkRange whole = range_of(node, fewest_samples(node));
+    const std::vector<int> gpus = summing_gpus(node, whole);
+    launch_of_[n] = made_.launches.next();
+    if (gpus.empty()) add_launch(n, choose_strand(n), whole);
+    for (std::size_t g = 0; g < gpus.size(); ++g) {
+      const auto cut = [&](std::size_t i) {
+        return cut_near(node, whole.size() * std::int64_t(i) / std::ssize(gpus));
+      };
+      add_launch(n, strand_of(gpus[g], true), {cut(g), cut(g + 1)});
+      made_.launches.back().capturable = false;  // only it waits for the other GPUs, not a graph
+    }
+    note_sum(n);
+  }
+
+  void add_launch(NodeIndex n, StrandIndex strand, WorkRange range) {
+    const PlanNode& node = graph_.node(n);
     std::vector<LaunchIndex>& launches = made_.strands[strand].launches;
     Launch launch{};
     launch.node = n;
     launch.strand = strand;
     launch.position = static_cast<int>(launches.size());
-    launch.range = range_of(node, fewest_samples(node));
+    launch.range = range;
     launch.range_larger =
-        node.sharding.divides() ? range_of(node, fewest_samples(node) + 1) : launch.range;
-    launch.part_size = !made_.on_gpu(strand) && !made_.exchanges(strand) && !rank
-                           ? part_of(node, launch.range)
-                           : std::max<std::int64_t>(1, launch.range.size());
+        node.sharding.divides() ? range_of(node, fewest_samples(node) + 1) : range;
+    launch.part_size = !made_.on_gpu(strand) && !made_.exchanges(strand) && !node.rank()
+                           ? part_of(node, range)
+                           : std::max<std::int64_t>(1, range.size());
     launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;
     add_waits(launch);
-    launch_of_[n] = made_.launches.add(std::move(launch));
-    note_sum(n);
-    launches.push_back(launch_of_[n]);
+    launches.push_back(made_.launches.add(std::move(launch)));
+  }
+
+  StrandIndex choose_strand(NodeIndex n) {
+    const PlanNode& node = graph_.node(n);
+    if (const Rank* const rank = node.rank())
+      return strand_of(rank->devices[at(rank->number)], true);
+    if (node.op->exchange || added_by_messages(node)) return strand_of_message(n);
+    return strand_of(choose_device(node), false, graph_.runs(node));
   }
 
   // Samples of the smallest shard.
@@ -142,7 +159,8 @@ class Scheduler {
   // first, so that one wait implies as many others as it can. Updates the clock.
   void add_waits(Launch& launch) {
     std::vector<LaunchIndex> launches;
-    for (const NodeIndex dep : deps_[launch.node]) launches.push_back(launch_of_[dep]);
+    for (const NodeIndex dep : deps_[launch.node])
+      each_launch(made_, launch_of_[dep], [&](LaunchIndex l) { launches.push_back(l); });
     const PlanNode& node = graph_.node(launch.node);
     if (const auto sums = sums_.find(node.device()); node.sharding.divides() && sums != sums_.end())
       for (Sums& of = sums->second; of.awaited < of.past; ++of.awaited)
@@ -160,20 +178,63 @@ class Scheduler {
     }
   }
 
-  // Collectives take turns on their devices, so that no strand runs them all. Eager ones start on
-  // the last device.
+  // The devices whose communication strands sum a collective over several GPUs: the first device of
+  // each of these GPUs, for its share of the elements. If there is little to sum, one of them does
+  // it all. Empty for other nodes: one launch of theirs is shared by the workers of CPUs, or reads
+  // the memory of one GPU.
+  std::vector<int> summing_gpus(const PlanNode& node, WorkRange whole) {
+    if (node.participants() == 0 || node.rank()) return {};
+    std::vector<int> gpus;
+    for (const int d : devices_of(node)) {
+      if (!device(d).backend) return {};
+      int first = 0;
+      while (device(first).memory_space != device(d).memory_space) ++first;
+      if (std::ranges::find(gpus, first) == gpus.end()) gpus.push_back(first);
+    }
+    if (gpus.size() < 2) return {};
+    if (whole.size() * std::int64_t(size_of(node.types[0].dtype)) <= kWorkerPart)
+      gpus = {gpus[take_turn(node, gpus.size())]};
+    for (const int gpu : gpus) require_reach(node, gpu);
+    return gpus;
+  }
+
+  // A place close to element `wanted` of the tensors of a collective, end to end. Within its tensor
+  // it is a multiple of 64 elements, so that each GPU reads whole packs.
+  static std::int64_t cut_near(const PlanNode& node, std::int64_t wanted) {
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < node.types.size(); i += at(node.participants())) {
+      const std::int64_t elements = node.types[i].shape.elements();
+      if (wanted < start + elements) return start + (wanted - start) / 64 * 64;
+      start += elements;
+    }
+    return start;
+  }
+
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
-    const std::span<const int> devices = collective_of(node)->devices;
-    const int turn = collectives_++ % node.participants();
-    const int last = node.participants() - 1;
-    const int chosen = devices[at(node.node->origin().eager ? last - turn : turn)];
-    for (const int other : devices)
+    const int chosen = devices_of(node)[take_turn(node, at(node.participants()))];
+    require_reach(node, chosen);
+    return chosen;
+  }
+
+  // The devices of a collective's participants.
+  static std::span<const int> devices_of(const PlanNode& node) {
+    return collective_of(node)->devices.first(at(node.participants()));
+  }
+
+  // Collectives take turns on their devices, so that no strand runs them all. Eager ones start on
+  // the last device.
+  std::size_t take_turn(const PlanNode& node, std::size_t devices) {
+    const std::size_t turn = collectives_++ % devices;
+    return node.node->origin().eager ? devices - 1 - turn : turn;
+  }
+
+  void require_reach(const PlanNode& node, int chosen) const {
+    for (const int other : devices_of(node))
       require(device(chosen).reaches(device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,
               "; combine tensors of CPUs alone, or of GPUs that reach each other, or copy them "
               "first, as other strategies do (naive, ring, nccl)");
-    return chosen;
   }
 
   bool copies_from_gpu(const PlanNode& node) const {
@@ -286,12 +347,12 @@ class Scheduler {
   const PlanGraph& graph_;
   const PlanContext& context_;
   NodeLists deps_;
-  Indexed<PlanNode, LaunchIndex> launch_of_;
+  Indexed<PlanNode, LaunchIndex> launch_of_;  // the first of each node
   ExecutionSchedule made_;
   std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
   std::map<int, std::vector<StrandIndex>> message_strands_;  // by device
   std::map<int, Sums> sums_;                                 // by device
-  int collectives_ = 0;
+  std::size_t collectives_ = 0;
   bool shares_all_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 
 namespace belfry {
 namespace {
@@ -12,9 +13,13 @@ namespace {
 class Cutter {
  public:
   explicit Cutter(const Plan& plan)
-      : plan_(plan), free_(plan.launches.size()), ends_(plan.launches.size()) {}
+      : plan_(plan),
+        captured_(plan.launches.size()),
+        free_(plan.launches.size()),
+        ends_(plan.launches.size()) {}
 
   std::vector<Segment> run() {
+    find_captured();
     find_ends();
     for (const LaunchIndex l : plan_.launches.indices()) {
       if (gpu_of(l) < 0)
@@ -36,12 +41,32 @@ class Cutter {
   const Launch& launch(LaunchIndex l) const { return plan_.launches[l]; }
   int gpu_of(LaunchIndex l) const { return plan_.strands[launch(l).strand].gpu; }
 
-  // Finds launches that another GPU, or a launch that is not capturable, waits for.
+  void find_captured() {
+    std::map<const Node*, std::vector<LaunchIndex>> parts;  // of ranks
+    for (const LaunchIndex l : plan_.launches.indices()) {
+      captured_[l] = launch(l).capturable;
+      if (captured_[l] && launch(l).rank) parts[&launch(l).rank->node()].push_back(l);
+    }
+    for (const auto& [collective, all] : parts)
+      if (!have_one_place(all))
+        for (const LaunchIndex part : all) captured_[part] = false;
+  }
+
+  bool have_one_place(const std::vector<LaunchIndex>& parts) const {
+    for (LaunchIndex l = parts.front(); l < parts.back();) {
+      ++l;
+      for (const Wait& wait : launch(l).waits)
+        if (const int gpu = gpu_of(plan_.awaited(wait)); gpu >= 0 && gpu != gpu_of(l)) return false;
+    }
+    return true;
+  }
+
+  // Finds launches that another GPU, or a launch that is not captured, waits for.
   void find_ends() {
     for (const LaunchIndex l : plan_.launches.indices()) {
       const int gpu = gpu_of(l);
       for (const Wait& wait : launch(l).waits)
-        if (gpu >= 0 && (gpu_of(plan_.awaited(wait)) != gpu || !launch(l).capturable))
+        if (gpu >= 0 && (gpu_of(plan_.awaited(wait)) != gpu || !captured_[l]))
           ends_[plan_.awaited(wait)] = true;
     }
   }
@@ -61,15 +86,14 @@ class Cutter {
   void add(LaunchIndex l) {
     const int gpu = gpu_of(l);
     Open& open = open_[gpu];
-    if (open.closed || (open.awaited && !copies_to_host(l)) || !launch(l).capturable ||
-        waits_outside(l)) {
+    if (open.closed || (open.awaited && !copies_to_host(l)) || !captured_[l] || waits_outside(l)) {
       open = {.segment = segments_.size(), .closed = false, .awaited = false};
       segments_.push_back({.gpu = gpu, .strand = launch(l).strand, .launches = {}});
     }
     Segment& segment = segments_[open.segment];
     segment.launches.push_back(l);
     segment.writes = segment.writes || plan_.changes_variables(l);
-    open.closed = ends_[l] || !launch(l).capturable;
+    open.closed = ends_[l] || !captured_[l];
   }
 
   bool waits_outside(LaunchIndex l) const {
@@ -77,7 +101,7 @@ class Cutter {
       const LaunchIndex before = plan_.awaited(wait);
       const int gpu = gpu_of(before);
       if (gpu < 0) return !free_[before];
-      return gpu != gpu_of(l) || !launch(before).capturable;
+      return gpu != gpu_of(l) || !captured_[before];
     });
   }
 
@@ -96,6 +120,7 @@ class Cutter {
   }
 
   const Plan& plan_;
+  Indexed<Launch, char> captured_;
   bool hosts_wait_ = false;     // a host has waited for a GPU, so later ones may come after it
   Indexed<Launch, char> free_;  // a launch of a host; neither it nor any before it waits for a GPU
   Indexed<Launch, char> ends_;

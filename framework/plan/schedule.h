@@ -30,7 +30,8 @@ struct Wait {
 // A launch is cut into at most this many parts.
 inline constexpr std::int64_t kMostParts = 1 << 20;
 
-// A node's place in the order. Its kernel runs once, or once per shard or part.
+// A node's place in the order, or one of several, each on a GPU. It runs once, or per shard or
+// part.
 struct Launch {
   NodeIndex node;
   StrandIndex strand;
@@ -62,7 +63,7 @@ struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
   int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
-  bool communicates = false;  // only parts of ranks, or messages between processes
+  bool communicates = false;  // only parts of ranks, sums over GPUs, or messages to processes
   int shards = 1;
 
   int last() const { return static_cast<int>(launches.size()) - 1; }  // position

@@ -43,8 +43,8 @@ GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
     const Device& device = *runtime.devices[at(plan_.strands[strand].device)];
     events_.push_back(device.backend->make_event(device.gpu));
   }
-  const auto by_ranks = [](const Strand& s) { return s.communicates && s.gpu >= 0; };
-  if (std::ranges::any_of(plan_.strands, by_ranks))
+  const auto by_rank = [](const Launch& launch) { return launch.rank != nullptr; };
+  if (std::ranges::any_of(plan_.launches, by_rank))
     ranks_ = make_nccl_ranks(linked, run, runtime,
                              {.stream = [this](StrandIndex s) -> GpuStream& { return stream(s); },
                               .stamp = [this](StrandIndex s) { return streams_[s].finished; },

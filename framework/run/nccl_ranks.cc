@@ -297,8 +297,11 @@ std::string NcclRanks::unfinished() const {
     const std::int64_t finished = pending.finished.value();
     if (pending.enqueued.load(std::memory_order_acquire) <= finished) continue;
     const std::vector<LaunchIndex>& launches = plan_.strands[pending.strand].launches;
-    const std::int64_t position = finished - run_.epoch(pending.strand, -1);
-    if (position < 0 || position >= std::ssize(launches)) continue;
+    std::int64_t position = finished - run_.epoch(pending.strand, -1);
+    if (position < 0) continue;
+    while (position < std::ssize(launches) && !plan_.launches[launches[at(position)]].rank)
+      ++position;
+    if (position == std::ssize(launches)) continue;
     if (!first || launches[at(position)] < first) {
       first = launches[at(position)];
       where = pending.strand;

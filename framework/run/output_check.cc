@@ -4,6 +4,23 @@
 #include <utility>
 
 namespace belfry {
+namespace {
+
+// The elements of an output that a launch computes: all, or its share of a collective.
+WorkRange elements_of(const PlanNode& node, const Launch& launch, std::size_t output,
+                      const TensorType& type) {
+  const std::int64_t all = type.shape.elements();
+  if (!node.op->collective) return {0, all};
+  const std::size_t participants = at(node.participants());
+  std::int64_t before = 0;  // of earlier tensors
+  for (std::size_t i = 0; i < output / participants; ++i)
+    before += node.types[i * participants].shape.elements();
+  return {std::clamp(launch.range.begin - before, std::int64_t{0}, all),
+          std::clamp(launch.range.end - before, std::int64_t{0}, all)};
+}
+
+}  // namespace
+
 void OutputCheck::begin(std::shared_ptr<const Plan> plan,
                         const std::vector<std::unique_ptr<Device>>& devices) {
   plan_ = std::move(plan);
@@ -20,12 +37,21 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
   const std::vector<TensorType> of_shard = types_of_shard(*plan_, node, shard);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!is_floating(of_shard[i].dtype)) continue;
-    with_bytes_on_host(of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
-                       [&](std::span<const std::byte> elements) {
-                         if (auto bad = find_bad(of_shard[i].dtype, elements))
-                           found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad),
-                                                           find_nan(of_shard[i].dtype, elements)});
-                       });
+    const DType dtype = of_shard[i].dtype;
+    const WorkRange made = elements_of(node, plan_->launches[launch], i, of_shard[i]);
+    with_bytes_on_host(
+        of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
+        [&](std::span<const std::byte> all) {
+          const auto elements =
+              all.subspan(at(made.begin) * size_of(dtype), at(made.size()) * size_of(dtype));
+          auto bad = find_bad(dtype, elements);
+          if (!bad) return;
+          auto nan = find_nan(dtype, elements);
+          bad->element += made.begin;
+          if (nan) nan->element += made.begin;
+          const std::lock_guard lock(finding_);
+          found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad), std::move(nan)});
+        });
   }
 }
 

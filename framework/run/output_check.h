@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -65,6 +66,7 @@ class OutputCheck final : public OutputWatch {
   std::function<double(DType)> limit_;
   std::shared_ptr<const Plan> plan_;
   const std::vector<std::unique_ptr<Device>>* devices_ = nullptr;
+  std::mutex finding_;  // GPUs may share a launch, each in a thread
   Indexed<PlanNode, std::vector<std::vector<Found>>> found_;  // by shard
 };
 

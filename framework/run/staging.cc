@@ -57,7 +57,10 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
     for (std::unique_ptr<GpuEvent>& event : gpus_.back().copied)
       event = device.backend->make_event(gpu);
   }
+  if (!gpus_.empty()) copiers_ = std::make_unique<WorkerPool>(static_cast<int>(gpus_.size()));
   for (const FeedSlots& slots : plan.feed_slots) {
+    const auto gpu =
+        std::ranges::find(gpus_, slots.gpu, [](const Gpu& g) { return g.device->gpu; });
     const std::size_t stride = at(slots.bytes);
     std::byte* const from = linked.kept[0].data() + slots.on_host;
     std::byte* const to = linked.kept[at(slots.device)].data() + slots.offset;
@@ -66,13 +69,12 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
       const std::int64_t offset = record.offset - slots.offset;
       Feed& feed = feeds_[at(record.index)];
       feed.staged = true;
+      feed.gpu = static_cast<int>(gpu - gpus_.begin());
       feed.pinned = from + offset;
       feed.on_gpu = to + offset;
       feed.stride = stride;
     }
-    const auto gpu = [](const Gpu& g) { return g.device->gpu; };
-    std::ranges::find(gpus_, slots.gpu, gpu)
-        ->parts.push_back({first_fed(plan, slots), from, to, stride});
+    gpu->parts.push_back({first_fed(plan, slots), from, to, stride});
   }
 }
 
@@ -91,6 +93,7 @@ void FeedStaging::replace(FeedStaging& other) {
   }
   std::swap(feeds_, other.feeds_);
   std::swap(gpus_, other.gpus_);
+  std::swap(copiers_, other.copiers_);
 }
 
 StagedFeeds FeedStaging::stage(std::span<const Tensor> feeds, std::stop_token stop) {
@@ -132,9 +135,11 @@ void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i)
     if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);
   await_copies(slot);
-  for (std::size_t i = 0; i < feeds.size(); ++i)
-    if (feeds_[i].staged && feeds[i].bytes() > 0)
-      std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
+  copiers_->run(copiers_->workers(), [&](int gpu) {
+    for (std::size_t i = 0; i < feeds.size(); ++i)
+      if (feeds_[i].gpu == gpu && feeds[i].bytes() > 0)
+        std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
+  });
   enqueue(slot);
 }
 

@@ -1,6 +1,6 @@
-// Brings feeds to the GPUs of a step. The feeding thread copies them into pinned memory. A copy
-// stream brings them to the GPU while another step computes. There are two slots (FeedSlots), so
-// the next feeds arrive while a run reads the last ones.
+// Brings feeds to the GPUs of a step. The feeding thread, and one more for each further GPU, copy
+// them into pinned memory. A copy stream brings them to the GPU while another step computes. There
+// are two slots (FeedSlots), so the next feeds arrive while a run reads the last ones.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/framework/run/workers.h"
 
 namespace belfry {
 
@@ -58,6 +59,7 @@ class FeedStaging {
   struct Feed {
     FeedType type;
     bool staged = false;
+    int gpu = -1;                                    // in gpus_, if it is staged
     std::byte *pinned = nullptr, *on_gpu = nullptr;  // in slot 0
     std::size_t stride = 0;
   };
@@ -92,8 +94,9 @@ class FeedStaging {
   // Guards feeds_ and gpus_ between stage() and replace(). Runs only read them.
   std::mutex linking_;
   std::vector<Feed> feeds_;
-  std::vector<Gpu> gpus_;  // as fed_gpus()
-  std::mutex mutex_;       // over `taken` and last_
+  std::vector<Gpu> gpus_;                // as fed_gpus()
+  std::unique_ptr<WorkerPool> copiers_;  // a thread for each of them; the first is the caller
+  std::mutex mutex_;                     // over `taken` and last_
   std::condition_variable_any freed_;
   std::array<Slot, FeedSlots::kCount> slots_;  // except `taken`, a slot belongs to whoever took it
   int last_ = FeedSlots::kCount - 1;           // the slot that was taken last

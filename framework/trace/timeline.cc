@@ -43,7 +43,7 @@ class TimelineMaker {
     for (const LaunchIndex l : plan_.launches.indices()) {
       const Launch& launch = plan_.launches[l];
       launch_of_[launch.node] = l.value();
-      line_.slices.push_back({launch.strand.value(), launch.node, false, {}});
+      line_.slices.push_back({launch.strand.value(), launch.node, false, launch.range});
       if (!recording_.on_gpu.empty() && recording_.on_gpu[l].start)
         line_.slices.back().enqueued = recording_.on_gpu[l].enqueued;
     }

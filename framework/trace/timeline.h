@@ -22,7 +22,7 @@ struct Timeline {
     int track;
     NodeIndex node;
     bool is_part = false;
-    WorkRange range;  // if it is a part
+    WorkRange range;  // of a part, or of the launch
     int shard = 0;    // of a launch that runs once per shard
     std::int64_t start = 0, end = 0;
     std::int64_t enqueued = -1;  // for a launch on a GPU: when the host enqueued it

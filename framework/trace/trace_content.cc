@@ -78,7 +78,15 @@ class ContentMaker {
 
   // What `belfry trace summary` adds up.
   void add_work(JsonValue& args, const Timeline::Slice& slice) const {
-    const LaunchWork work = work_of(plan_, slice.node, slice.shard);
+    LaunchWork work = work_of(plan_, slice.node, slice.shard);
+    const PlanNode& node = plan_.node(slice.node);
+    if (node.op->collective) {  // GPUs may share it
+      const WorkRange all =
+          whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
+      const double share = static_cast<double>(slice.range.size()) /
+                           static_cast<double>(std::max<std::int64_t>(1, all.size()));
+      work.bytes = static_cast<std::int64_t>(share * static_cast<double>(work.bytes));
+    }
     add_place(args, slice);
     args.set("flops", work.flops).set("bytes", work.bytes);
   }

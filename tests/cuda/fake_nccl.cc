@@ -30,6 +30,10 @@ struct Message {
 struct Comm {
   int rank, ranks;
   int clique;
+  bool blocks = false;
+  // A communicator that is being split from this one, and where its caller wants it.
+  Comm* split = nullptr;
+  ncclComm_t* into = nullptr;
   int questions = 0;  // for which work is in progress; -1: for ever
   ncclResult_t state = ncclSuccess;
   bool finalized = false;
@@ -50,6 +54,7 @@ struct State {
 };
 State* state = nullptr;
 
+thread_local bool captures = false;
 thread_local int depth = 0;
 thread_local std::vector<Comm*> grouped;
 
@@ -67,7 +72,9 @@ ncclResult_t misused(std::string why) {
   return ncclInvalidUsage;
 }
 
+// The calls of a communicator that blocks are done when they return.
 void begin(Comm& comm, const char* call) {
+  if (comm.blocks) return;
   if (comm.questions >= 0) comm.questions = state->delay;
   if (state->stalls != call) return;
   comm.questions = -1;
@@ -186,12 +193,31 @@ ncclResult_t init_rank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
 
 ncclResult_t init_all(ncclComm_t*, int, const int*) { return ncclInvalidUsage; }
 
+// The communicators of a clique that are split become another clique.
+ncclResult_t split(ncclComm_t handle, int color, int key, ncclComm_t* into, ncclConfig_t* config) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclCommSplit"); code != ncclSuccess) return code;
+  Comm* const comm = find(handle);
+  if (!comm || comm->questions != 0 || color != 0) return misused("an unexpected split");
+  if (depth == 0 && comm->ranks > 1) return misused("it would wait for the other ranks");
+  constexpr int kSplit = 1000;
+  auto made = std::make_unique<Comm>(Comm{key, comm->ranks, comm->clique + kSplit});
+  made->blocks = config->blocking == 1;
+  comm->split = made.get();
+  comm->into = into;
+  begin(*comm, "ncclCommSplit");
+  state->comms[made.get()] = std::move(made);
+  return ncclInProgress;
+}
+
 ncclResult_t get_async_error(ncclComm_t handle, ncclResult_t* result) {
   const std::lock_guard lock(state->mutex);
   if (const ncclResult_t code = enter("ncclCommGetAsyncError"); code != ncclSuccess) return code;
   Comm* const comm = find(handle);
   if (!comm) return misused("a communicator that has ended is asked");
   *result = comm->questions != 0 ? ncclInProgress : comm->state;
+  if (comm->questions == 0 && comm->split)  // only then does the caller get it
+    *comm->into = reinterpret_cast<ncclComm_t>(std::exchange(comm->split, nullptr));
   if (comm->questions > 0) --comm->questions;
   return ncclSuccess;
 }
@@ -204,6 +230,7 @@ ncclResult_t end_of(ncclComm_t handle, const char* call, bool aborts) {
   if (!aborts && !comm->finalized) misused("a communicator that is not finalized is destroyed");
   if (!aborts && comm->questions != 0) misused("a communicator in progress is destroyed");
   state->aborted += aborts;
+  if (comm->split) state->comms.erase(comm->split);
   state->comms.erase(comm);
   return code;
 }
@@ -215,10 +242,11 @@ ncclResult_t finalize(ncclComm_t handle) {
   if (const ncclResult_t code = enter("ncclCommFinalize"); code != ncclSuccess) return code;
   Comm* const comm = find(handle);
   if (!comm || comm->finalized) return misused("a communicator is finalized twice, or has ended");
+  if (comm->blocks && depth == 0) return misused("it may wait for the other ranks");
   comm->finalized = true;
   ++state->finalized;
   begin(*comm, "ncclCommFinalize");
-  return ncclInProgress;
+  return comm->blocks ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDataType_t type,
@@ -229,6 +257,8 @@ ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDa
   if (!comm || op != ncclSum || elements == 0) return misused("an unexpected all-reduce");
   if (depth == 0) return misused("tensors of one launch are not one group");
   if (comm->questions != 0 && comm->sums.empty()) return misused("it is not ready yet");
+  if (captures && !comm->blocks && comm->ranks > 1)
+    return misused("a thread of NCCL enqueues it, which captures nothing");
   comm->sums.push_back({from, to, elements, type});
   begin(*comm, "ncclAllReduce");
   grouped.push_back(comm);
@@ -239,6 +269,7 @@ ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDa
 Comm* take_bytes(const char* call, std::size_t bytes, ncclDataType_t type, ncclComm_t handle) {
   Comm* const comm = find(handle);
   if (!comm || depth == 0 || bytes == 0 || type != ncclInt8) return nullptr;
+  if (captures || comm->blocks) return nullptr;  // peers may not have come yet
   begin(*comm, call);
   grouped.push_back(comm);
   return comm;
@@ -287,12 +318,15 @@ ncclResult_t group_end() {
   std::vector<Comm*> of_group;
   of_group.swap(grouped);
   if (const ncclResult_t code = enter("ncclGroupEnd"); code != ncclSuccess) return code;
+  for (const Comm* comm : of_group)
+    if (comm->blocks != of_group[0]->blocks)
+      return misused("a group has communicators that block and others that do not");
   for (Comm* comm : of_group) {
     if (state->stalls == "ncclGroupEnd") begin(*comm, "ncclGroupEnd");
     for (const auto done : {meet, deliver, gather})
       if (const ncclResult_t code = done(comm->clique); code != ncclSuccess) return code;
   }
-  return ncclInProgress;
+  return !of_group.empty() && of_group[0]->blocks ? ncclSuccess : ncclInProgress;
 }
 
 }  // namespace
@@ -306,6 +340,7 @@ FakeNccl::FakeNccl() {
   library_.ncclGetUniqueId = get_unique_id;
   library_.ncclCommInitRankConfig = init_rank;
   library_.ncclCommInitAll = init_all;
+  library_.ncclCommSplit = split;
   library_.ncclCommGetAsyncError = get_async_error;
   library_.ncclCommAbort = abort;
   library_.ncclCommFinalize = finalize;
@@ -330,6 +365,8 @@ void FakeNccl::fail(std::string call, ncclResult_t code, int but) {
   state->code = code;
   state->but = but;
 }
+
+void FakeNccl::capture(bool on) { captures = on; }
 
 void FakeNccl::stall(std::string call) {
   const std::lock_guard lock(state->mutex);

@@ -1,5 +1,6 @@
 // Stands in for NCCL, on memory of the host. It makes a sum when all ranks have asked for it, in
-// one order. It refuses calls that NCCL would refuse or hang in, and fails when it is told to.
+// one order. It refuses calls that NCCL would refuse or hang in, and fails when it is told to. A
+// communicator that does not block cannot be captured with others.
 #pragma once
 #include <string>
 
@@ -23,6 +24,8 @@ class FakeNccl {
   void stall(std::string call);
   // The work of each call is in progress for so many questions.
   void delay(int questions);
+  // Whether this thread captures.
+  void capture(bool on);
   // Makes a rank fail between calls.
   void break_rank(int rank, ncclResult_t code);
 

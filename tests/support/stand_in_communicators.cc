@@ -140,9 +140,8 @@ StandInCommunicators::~StandInCommunicators() {
 
 void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                                       const std::atomic<bool>& failed) {
-  if (capturing && all_->ranks() > 1)
-    capturing->refuse(
-        cat(what.node->name(), ": several ranks, which wait for each other, are captured"));
+  if (capturing && all_->ranks() > gpu_of_.size())
+    capturing->refuse(cat(what.node->name(), ": ranks of several processes are captured"));
   for (const RankTensors& of : ranks) {
     const auto r = static_cast<std::size_t>(of.rank);
     RankMeetings::Part part{.what = what};

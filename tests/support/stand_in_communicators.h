@@ -1,6 +1,6 @@
 // Communicators of a StandInGpus: ranks meet in their streams, and the last to come adds up. If
 // ranks see reductions in different orders, they meet with different ones, and fail. In a capture
-// only a rank alone is served, and segments that hold its part must end first.
+// only ranks of one process are served, and segments that hold their parts must end first.
 #pragma once
 #include <condition_variable>
 #include <limits>

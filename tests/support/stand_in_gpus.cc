@@ -289,6 +289,10 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const
                 .step = op.random};
   for (std::size_t i = 0; i < plan.inputs(); ++i) memory.inputs.push_back(plan.input(i).bytes());
   for (std::size_t i = 0; i < plan.outputs(); ++i) memory.outputs.push_back(plan.output(i).bytes());
+  if (op.collective && !op.ranks) {
+    memory.participants = static_cast<std::size_t>(op.collective(plan.node()));
+    memory.element = size_of(plan.dtype());
+  }
   return in_stream(gpu, std::move(kernel), std::move(memory));
 }
 
@@ -300,6 +304,31 @@ GpuRun StandInGpus::prepare_fused(int gpu, const PlanGraph& plan, const PlanNode
   return in_stream(gpu, prepare_fused_update(plan, node, false), std::move(memory));
 }
 
+std::vector<Access> StandInGpus::Memory::accesses(std::span<std::byte* const> at_inputs,
+                                                  std::span<std::byte* const> at_outputs,
+                                                  WorkRange range) const {
+  std::vector<Access> all;
+  if (participants == 0) {
+    for (std::size_t i = 0; i < at_inputs.size(); ++i)
+      all.push_back(accessed(at_inputs[i], inputs[i], i < writes));
+    for (std::size_t i = 0; i < at_outputs.size(); ++i)
+      all.push_back(accessed(at_outputs[i], outputs[i], true));
+    return all;
+  }
+  EndToEnd tensors;
+  for (std::size_t i = 0; i < inputs.size(); i += participants)
+    tensors.append(inputs[i] / static_cast<std::int64_t>(element));
+  tensors.for_each(range, [&](std::size_t tensor, std::int64_t begin, std::int64_t end) {
+    const auto from = static_cast<std::size_t>(begin) * element;
+    const auto bytes = static_cast<std::size_t>(end) * element - from;
+    for (std::size_t i = tensor * participants; i < (tensor + 1) * participants; ++i) {
+      all.push_back(accessed(at_inputs[i] + from, bytes, false));
+      all.push_back(accessed(at_outputs[i] + from, bytes, true));
+    }
+  });
+  return all;
+}
+
 GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
   const auto kernel = std::make_shared<const KernelRun>(std::move(run));
   return [this, gpu, kernel, memory = std::move(memory)](const KernelPointers& p,
@@ -309,18 +338,12 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
     require<DeviceError>(in.gpu() == gpu, "a kernel of another GPU is enqueued");
     require<DeviceError>(reinterpret_cast<std::uintptr_t>(p.workspace()) % kAlignment == 0,
                          "workspaces of libraries begin at ", kAlignment, " bytes");
-    std::vector<void*> inputs, outputs;
-    std::vector<Access> accesses;
-    for (void* const input : p.mutable_inputs()) {
-      const std::size_t i = inputs.size();
-      inputs.push_back(behind(gpu, input));
-      accesses.push_back(accessed(inputs.back(), memory.inputs[i], i < memory.writes));
-    }
-    for (void* const output : p.all_outputs()) {
-      const std::size_t i = outputs.size();
-      outputs.push_back(behind(gpu, output));
-      accesses.push_back(accessed(outputs.back(), memory.outputs[i], true));
-    }
+    std::vector<std::byte*> at_inputs, at_outputs;
+    for (void* const input : p.mutable_inputs()) at_inputs.push_back(behind(gpu, input));
+    for (void* const output : p.all_outputs()) at_outputs.push_back(behind(gpu, output));
+    std::vector<Access> accesses = memory.accesses(at_inputs, at_outputs, {p.begin(), p.end()});
+    const std::vector<void*> inputs(at_inputs.begin(), at_inputs.end());
+    const std::vector<void*> outputs(at_outputs.begin(), at_outputs.end());
     std::byte* const workspace = behind(gpu, p.workspace());
     accesses.push_back(accessed(workspace, memory.workspace, true));
     if (memory.step) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));

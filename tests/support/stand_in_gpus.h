@@ -123,6 +123,10 @@ class StandInGpus final : public FakeGpus {
     std::vector<std::int64_t> inputs = {}, outputs = {};
     std::size_t writes = 0, workspace = 0;
     bool step = false;  // reads the number of the step
+    // Of a collective, whose launch touches its range of each participant's tensors alone.
+    std::size_t participants = 0, element = 0;
+    std::vector<Access> accesses(std::span<std::byte* const> at_inputs,
+                                 std::span<std::byte* const> at_outputs, WorkRange range) const;
   };
   GpuRun in_stream(int gpu, KernelRun kernel, Memory memory) const;
   std::string failure(int gpu) const;  // "" if it works

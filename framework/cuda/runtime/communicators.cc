@@ -111,31 +111,54 @@ void Communicators::make(const std::atomic<bool>* failed) {
     }
     need(group.end(), "ncclGroupEnd", ranks_[0], nullptr);
   }
-  for (Rank& rank : ranks_)
-    require<CommError>(await_ready(rank, "ncclCommInitRankConfig", nullptr, failed),
+  await_all("ncclCommInitRankConfig", failed);
+  if (std::ssize(ranks_) == world_.size && world_.size > 1) split(failed);
+}
+
+void Communicators::split(const std::atomic<bool>* failed) {
+  {
+    Group group(nccl_);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 1;
+      use_(ranks_[r].gpu);
+      need(nccl_.ncclCommSplit(ranks_[r].comm, 0, static_cast<int>(r), &ranks_[r].split, &config),
+           "ncclCommSplit", ranks_[r], nullptr);
+    }
+    need(group.end(), "ncclGroupEnd", ranks_[0], nullptr);
+  }
+  await_all("ncclCommSplit", failed);
+  finalize(failed);
+  for (Rank& rank : ranks_) rank.comm = std::exchange(rank.split, nullptr);
+}
+
+void Communicators::await_all(std::string_view call, const std::atomic<bool>* failed) const {
+  for (const Rank& rank : ranks_)
+    require<CommError>(await_ready(rank, call, nullptr, failed),
                        "communicators of NCCL were not made: the run has failed meanwhile");
 }
 
+// What is still in progress after a run waits for a peer that has died.
 Communicators::~Communicators() {
-  if (!finalize()) abort_all();
-}
-
-// False if a communicator cannot be finalized; then none has been destroyed. What is still in
-// progress after a run waits for a peer that has died.
-bool Communicators::finalize() noexcept {
   constexpr std::chrono::seconds kPatience{2};
   limit_ = std::min<std::chrono::duration<double>>(limit_, kPatience);
   try {
-    for (Rank& rank : ranks_)
-      if (rank.comm) need(nccl_.ncclCommFinalize(rank.comm), "ncclCommFinalize", rank, nullptr);
-    for (Rank& rank : ranks_)
-      if (rank.comm) await_ready(rank, "ncclCommFinalize", nullptr, nullptr);
-    for (Rank& rank : ranks_)
-      if (const ncclComm_t comm = std::exchange(rank.comm, nullptr)) nccl_.ncclCommDestroy(comm);
-    return true;
+    if (ranks_.front().comm) finalize(nullptr);
   } catch (const std::exception&) {
-    return false;
+    abort_all();
   }
+}
+
+// Destroys the communicators of all ranks, or none if one of them cannot be finalized.
+void Communicators::finalize(const std::atomic<bool>* failed) {
+  {
+    Group group(nccl_);
+    for (const Rank& rank : ranks_)
+      need(nccl_.ncclCommFinalize(rank.comm), "ncclCommFinalize", rank, nullptr);
+    need(group.end(), "ncclGroupEnd", ranks_[0], nullptr);
+  }
+  await_all("ncclCommFinalize", failed);
+  for (Rank& rank : ranks_) nccl_.ncclCommDestroy(std::exchange(rank.comm, nullptr));
 }
 
 void Communicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
@@ -211,7 +234,8 @@ void Communicators::check() {
 
 void Communicators::abort_all() noexcept {
   for (Rank& rank : ranks_)
-    if (const ncclComm_t comm = std::exchange(rank.comm, nullptr)) nccl_.ncclCommAbort(comm);
+    for (ncclComm_t* const comm : {&rank.comm, &rank.split})
+      if (*comm) nccl_.ncclCommAbort(std::exchange(*comm, nullptr));
 }
 
 ncclResult_t Communicators::state(const Rank& rank) const {

@@ -1,5 +1,10 @@
-// Communicators of NCCL, one per rank of this process. Their calls do not block in NCCL: the caller
-// polls until NCCL is done or the limit is over.
+// Communicators of NCCL, one per rank of this process. Nothing waits in NCCL for another rank: they
+// are made without blocking, and the caller polls until NCCL is done or the limit is over.
+//
+// With several processes, one of which may die, they stay like that. But each group of their calls
+// starts a thread of NCCL, and a capture cannot hold what that thread enqueues. So several ranks of
+// one process go on with communicators that block, which are split from the first ones. Their
+// calls only enqueue, because they are connected by then.
 #pragma once
 #include <deque>
 #include <functional>
@@ -24,9 +29,9 @@ class Communicators final : public GpuCommunicators {
   // Finalizes and destroys the communicators; aborts all if one cannot be finalized.
   ~Communicators() override;
 
-  // Streams are KernelStreams. A capture has one rank. ncclAllReduce then enqueues a copy before it
-  // returns, or nothing if `from` is `to`. So nothing is left in progress, and the graph does not
-  // refer to the communicator. The later ncclCommGetAsyncError does not call CUDA.
+  // Streams are KernelStreams. A capture of a rank alone holds a copy, or nothing if `from` is
+  // `to`. The capture of one of several ranks of this process refers to the communicator. With
+  // several processes there is no capture. The later ncclCommGetAsyncError does not call CUDA.
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
   // Like all_reduce(): the stream is a KernelStream.
@@ -39,15 +44,19 @@ class Communicators final : public GpuCommunicators {
   struct Rank {
     int gpu;
     ncclComm_t comm = nullptr;
-    std::mutex mutex = {};  // NCCL takes one thread at a time in a communicator
+    ncclComm_t split = nullptr;  // from `comm`, until it takes its place
+    std::mutex mutex = {};       // NCCL takes one thread at a time in a communicator
   };
   class RankLocks;
   class Group;
 
   void make(const std::atomic<bool>* failed);
+  void split(const std::atomic<bool>* failed);
+  // Waits until no rank has work in progress. Throws CommError once `failed` is set.
+  void await_all(std::string_view call, const std::atomic<bool>* failed) const;
+  void finalize(const std::atomic<bool>* failed);
   void enqueue(const RankReduction& what, std::span<const RankTensors> ranks);
   void enqueue(const Node& node, const Exchange& what, const Rank& rank, cudaStream_t stream);
-  bool finalize() noexcept;
   // A communicator's state, by ncclCommGetAsyncError.
   ncclResult_t state(const Rank& rank) const;
   // Waits until `call` is no longer in progress; false if `failed` is set meanwhile (null: never).

@@ -11,8 +11,8 @@ namespace belfry::cuda {
 namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
-// The first version with non-blocking communicators and a struct of settings.
-constexpr int kOldest = 21400;
+// The first version that splits communicators.
+constexpr int kOldest = 21800;
 
 NcclLibrary absent(std::string why) {
   NcclLibrary none;
@@ -54,13 +54,17 @@ NcclLibrary open_nccl(const std::vector<std::string>& paths) {
   if (missing.empty() && nccl.version >= kOldest) return nccl;
   dlclose(file);
   return absent(missing.empty() ? cat("NCCL is of version ", nccl.version,
-                                      "; 21400 (2.14) is the "
+                                      "; 21800 (2.18) is the "
                                       "oldest that serves")
                                 : cat("NCCL cannot be used: it has no ", missing));
 }
 
 const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = open_nccl(places());
+  static const NcclLibrary library = [] {
+    // Ranks connect when communicators are made, while they are watched, and not at the first sum.
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    return open_nccl(places());
+  }();
   return library;
 }
 

@@ -14,7 +14,7 @@
       each(ncclCommInitRankConfig) each(ncclCommInitAll) each(ncclCommGetAsyncError)           \
           each(ncclCommAbort) each(ncclCommFinalize) each(ncclCommDestroy) each(ncclAllReduce) \
               each(ncclAllGather) each(ncclSend) each(ncclRecv) each(ncclGroupStart)           \
-                  each(ncclGroupEnd)
+                  each(ncclGroupEnd) each(ncclCommSplit)
 
 namespace belfry::cuda {
 

@@ -221,7 +221,7 @@ TEST_F(StandInRacesTest, FindsStampsThatComeBeforeTheWorkOfTheirStream) {
   gpus.deallocate_pinned(counter);
 }
 
-TEST_F(StandInCapturesTest, ServesARankAloneAndRefusesSeveral) {
+TEST_F(StandInCapturesTest, ServesRanksOfOneProcessAlone) {
   const std::atomic<bool> failed{false};
   const RankReduction what{.node = &node, .dtype = DType::kF32, .elements = {4}};
   void* const memory[] = {gpus.allocate(0, 16)};
@@ -232,13 +232,21 @@ TEST_F(StandInCapturesTest, ServesARankAloneAndRefusesSeveral) {
   alone->all_reduce(what, {&tensors, 1}, failed);
   a->launch(*a->end_capture());
   a->drain();
+  const RankWorld first{.first = 0, .size = 2, .id = gpus.communicator_id()};
+  const RankWorld second{.first = 1, .size = 2, .id = first.id};
+  std::unique_ptr<GpuCommunicators> of_other;
+  std::thread other_process([&] {
+    of_other =
+        gpus.make_communicators(std::vector<int>{1}, std::chrono::seconds(1), second, failed);
+  });
   const auto two =
-      gpus.make_communicators(std::vector<int>{0, 1}, std::chrono::seconds(1), {}, failed);
+      gpus.make_communicators(std::vector<int>{0}, std::chrono::seconds(1), first, failed);
+  other_process.join();
   begin(*a);
   EXPECT_THAT(refusal([&] {
                 two->all_reduce(what, {&tensors, 1}, failed);
               }),
-              HasSubstr("y: several ranks"));
+              HasSubstr("y: ranks of several processes"));
   EXPECT_THAT(refusal([&] { a->end_capture(); }), HasSubstr("(901)"));
 }
 

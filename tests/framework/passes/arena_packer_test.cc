@@ -26,6 +26,7 @@ class ArenaPackerTest : public ::testing::Test {
 
   void add(int strand) {
     Launch launch{};
+    launch.node = NodeIndex(schedule_.launches.size());
     launch.strand = StrandIndex(strand);
     launch.clock = Clocks::kNothing;
     auto& launches = schedule_.strands[launch.strand].launches;
@@ -65,6 +66,17 @@ TEST_F(ArenaPackerTest, SmallBlocksFillGaps) {
   EXPECT_EQ(put(64, {2, 3}), 0);
   EXPECT_EQ(put(64, {2, 3}), 64);
   EXPECT_EQ(put(64, {2, 3}), 256) << "the gap is full";
+}
+
+// Launches 6 and 7 write together. 7 waits for 1, but not for 2 or 3.
+TEST_F(ArenaPackerTest, BlocksOfSeveralWritersComeAfterAllUsesOfOthersForEachOfThem) {
+  add(0);
+  add(1);
+  schedule_.launches[LaunchIndex(7)].clock = schedule_.launches[LaunchIndex(5)].clock;
+  EXPECT_EQ(put(64, {2, 3}), 0);
+  EXPECT_EQ(put(64, {6}), 0);
+  schedule_.launches[LaunchIndex(7)].node = schedule_.launches[LaunchIndex(6)].node;
+  EXPECT_EQ(put(64, {6, 7}), 64);
 }
 
 // There are far more blocks than the packer looks at one by one. Each must lie where a search
@@ -113,6 +125,7 @@ double seconds_to_pack(int tensors) {
   schedule.strands.resize(1);
   for (int l = 0; l < 2 * tensors + 2; ++l) {
     Launch launch{};
+    launch.node = NodeIndex(l);
     launch.strand = StrandIndex(0);
     launch.clock = Clocks::kNothing;
     launch.position = l;

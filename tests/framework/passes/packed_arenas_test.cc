@@ -24,6 +24,7 @@ class PackedArenasTest : public ::testing::Test {
 
   LaunchIndex add(int strand, Clocks::Clock clock) {
     Launch launch{};
+    launch.node = NodeIndex(schedule_.launches.size());
     launch.strand = StrandIndex(strand);
     launch.clock = clock;
     auto& launches = schedule_.strands[launch.strand].launches;

@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/device/gpus.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/framework/plan/fused_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
@@ -319,6 +320,76 @@ TEST_F(GpuPlanTest, CollectivesThatNoDeviceReachesAreRefused) {
               }),
               HasSubstr("device:GPU:0 does not reach the memory of "));
   EXPECT_NO_THROW(plan({1, 2}, {sums(gpu(1))}));
+}
+
+// Sums of two tensors over all GPUs, and a reader of the first tensor's sum on GPU 0.
+struct LargeSums {
+  LargeSums(GpuPlanTest& test, int towers, std::int64_t elements) {
+    std::vector<std::vector<Output>> tensors(2);
+    for (int t = 0; t < towers; ++t) {
+      DeviceScope on(test.graph, gpu(t));
+      tensors[0].push_back(tanh(fill(test.graph, {7}, t)));
+      tensors[1].push_back(tanh(fill(test.graph, {elements}, t)));
+    }
+    for (const auto& of_tensor : tensors) gradients.push_back(of_tensor);
+    for (const auto& of_tensor : all_reduce_bucket(tensors)) sums.push_back(of_tensor);
+    DeviceScope on(test.graph, gpu(0));
+    reader = tanh(sums[0][0]);
+  }
+  std::vector<Fetch> fetches() const {
+    std::vector<Fetch> all{reader.node()};
+    for (const Output& sum : sums[1]) all.emplace_back(sum.node());
+    return all;
+  }
+  std::vector<std::vector<Output>> gradients, sums;
+  Output reader;
+};
+
+TEST_F(GpuPlanTest, SumsOverSeveralGpusAreSharedByTheirCommunicationStrands) {
+  const test::StandInGpus four(4);
+  const test::UseGpus use(four);
+  const LargeSums large(*this, 8, 100'003);
+  const Plan made = plan({4, 2}, large.fetches());
+  const NodeIndex sum = planned(made, kAllReduce);
+  std::vector<int> devices;
+  std::int64_t end = 0;
+  for (const LaunchIndex l : made.launches.indices()) {
+    const Launch& launch = made.launches[l];
+    if (launch.node != sum) continue;
+    const Strand& strand = made.strands[launch.strand];
+    EXPECT_TRUE(strand.communicates);
+    devices.push_back(strand.device);
+    EXPECT_EQ(launch.range.begin, end);
+    EXPECT_EQ(end == 0 || (end - 7) % 64 == 0, true) << "packs of the second tensor are whole";
+    end = launch.range.end;
+    EXPECT_NEAR(static_cast<double>(launch.range.size()), 100'010 / 4, 64);
+    const auto reader = LaunchIndex(launch_of(made, planned(made, large.reader.node())));
+    EXPECT_TRUE(made.happens_before(l, reader));
+  }
+  EXPECT_EQ(end, 100'010);
+  EXPECT_THAT(devices, ElementsAre(1, 3, 5, 7)) << "the first device of each GPU";
+  for (const int t : {0, 2, 4, 6})
+    EXPECT_EQ(made.buffer({sum, 8 + t}),
+              made.buffer({planned(made, large.gradients[1][at(t)].node()), 0}))
+        << "each GPU has its sum in place";
+  std::vector<Segment> graphs = cut_segments(made);
+  for (const Segment& segment : graphs)
+    for (const LaunchIndex l : segment.launches)
+      if (made.launches[l].node == sum) {
+        EXPECT_FALSE(segment.is_graph());
+      }
+}
+
+TEST_F(GpuPlanTest, OneGpuSumsWhatIsSmall) {
+  const LargeSums small(*this, 2, 16'377);  // 64 KiB with the other tensor
+  const Plan made = plan({2, 1}, small.fetches());
+  const NodeIndex sum = planned(made, kAllReduce);
+  EXPECT_EQ(std::ranges::count(made.launches, sum, &Launch::node), 1);
+  const Launch& launch = made.launches[at(launch_of(made, sum))];
+  EXPECT_TRUE(made.strands[launch.strand].communicates) << "so that no backward pass waits for it";
+  const LargeSums larger(*this, 2, 16'378);
+  const Plan shared = plan({2, 1}, larger.fetches());
+  EXPECT_EQ(std::ranges::count(shared.launches, planned(shared, kAllReduce), &Launch::node), 2);
 }
 
 TEST_F(GpuPlanTest, TensorsGoByTheHostBetweenGpusThatDoNotReachEachOther) {

@@ -4,6 +4,7 @@
 #include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
+#include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
 namespace passes_memory_test {
@@ -24,30 +25,46 @@ std::vector<std::vector<std::size_t>> uses_of_buffers(const Plan& plan) {
   return uses;
 }
 
+// Expects that two buffers in one place are used one after the other.
+void expect_orderly_reuse(const Plan& plan, unsigned seed) {
+  const auto before = happens_before(plan);
+  const auto uses = uses_of_buffers(plan);
+  const auto all_before = [&](std::size_t a, std::size_t b) {
+    for (const std::size_t first : uses[a])
+      for (const std::size_t second : uses[b])
+        if (!before[second][first]) return false;
+    return true;
+  };
+  int overlaps = 0;
+  for (std::size_t a = 0; a < plan.buffers.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      const BufferRecord &x = plan.buffers[a], &y = plan.buffers[b];
+      if (x.kind != BufferKind::kArena || y.kind != BufferKind::kArena || x.device != y.device)
+        continue;
+      if (x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
+      ++overlaps;
+      ASSERT_TRUE(all_before(a, b) || all_before(b, a)) << seed;
+    }
+  EXPECT_GT(overlaps, 0) << "nothing is reused";
+}
+
 TEST(Memory, BuffersThatOverlapAreNeverUsedAtOnce) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 80);
     const auto devices = cpu_devices(4);
-    const Plan plan = compiled(devices, random.fetches);
-    const auto before = happens_before(plan);
-    const auto uses = uses_of_buffers(plan);
-    const auto all_before = [&](std::size_t a, std::size_t b) {
-      for (const std::size_t first : uses[a])
-        for (const std::size_t second : uses[b])
-          if (!before[second][first]) return false;
-      return true;
-    };
-    int overlaps = 0;
-    for (std::size_t a = 0; a < plan.buffers.size(); ++a)
-      for (std::size_t b = 0; b < a; ++b) {
-        const BufferRecord &x = plan.buffers[a], &y = plan.buffers[b];
-        if (x.kind != BufferKind::kArena || y.kind != BufferKind::kArena || x.device != y.device)
-          continue;
-        if (x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
-        ++overlaps;
-        ASSERT_TRUE(all_before(a, b) || all_before(b, a)) << seed;
-      }
-    EXPECT_GT(overlaps, 0) << "nothing is reused";
+    expect_orderly_reuse(compiled(devices, random.fetches), seed);
+  }
+}
+
+// GPUs share the sums, which are larger than 64 KiB.
+TEST(Memory, BuffersOfGpusThatOverlapAreNeverUsedAtOnce) {
+  const test::StandInGpus gpus(3);
+  const test::UseGpus use(gpus);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const std::vector<DeviceSpec> towers{gpu(0), gpu(1), gpu(2)};
+    RandomGraph random(seed, towers, towers, 60, 130);
+    const auto devices = make_devices(on_gpus({3, 1}));
+    expect_orderly_reuse(compiled(devices, random.fetches), seed);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
@@ -22,7 +23,10 @@ class SegmentsTest : public ::testing::Test {
     SessionOptions options = on_gpus(layout);
     options.plan_hook = [&](Plan& plan) {
       for (Launch& launch : plan.launches)
-        if (plan.node(launch.node).name() == "alone") launch.capturable = false;
+        if (plan.node(launch.node).name() == "alone")
+          launch.capturable = false;
+        else if (last_part_waits_ && launch.rank && launch.rank->rank().number == 1)
+          launch.waits.push_back({plan.launches[0].strand, 0});
     };
     Session session(graph, options);
     const Plan& plan = *session.prepare(fetches, feeds).plan();
@@ -45,6 +49,7 @@ class SegmentsTest : public ::testing::Test {
     return on(device, [&] { return fill(graph, {4}, 1, DType::kF32, name); });
   }
 
+  bool last_part_waits_ = false;  // for the first launch, which is of another GPU
   test::StandInGpus gpus_{2};
   test::UseGpus use_{gpus_};
   Graph graph;
@@ -96,7 +101,19 @@ TEST_F(SegmentsTest, EndAtEdgesToOtherGpus) {
   EXPECT_THAT(cut({2, 1}, {back}, 1), ElementsAre("b/copy there"));
 }
 
-// A collective of NCCL over several GPUs is not captured either.
+TEST_F(SegmentsTest, HoldThePartsOfRanks) {
+  const Output a = start(gpu(0), "a"), b = start(gpu(1), "b");
+  const std::vector<std::vector<Output>> tensors{{a, b}};
+  const auto sums = nccl_all_reduce_bucket(tensors)[0];
+  const Output c = on(gpu(0), [&] { return tanh(sums[0], "c"); });
+  const Output d = on(gpu(1), [&] { return tanh(sums[1], "d"); });
+  EXPECT_THAT(cut({2, 1}, {c, d}), ElementsAre("a NcclAllReduce/rank0 c c/copy"));
+  EXPECT_THAT(cut({2, 1}, {c, d}, 1), ElementsAre("b NcclAllReduce/rank1 d d/copy"));
+  last_part_waits_ = true;  // so that the first part begins before it could
+  EXPECT_THAT(cut({2, 1}, {c, d}), ElementsAre("a", "NcclAllReduce/rank0", "c c/copy"));
+  EXPECT_THAT(cut({2, 1}, {c, d}, 1), ElementsAre("b", "NcclAllReduce/rank1", "d d/copy"));
+}
+
 TEST_F(SegmentsTest, EndAroundWhatIsNotCaptured) {
   const Output a = start(gpu(0), "a"), b = on(gpu(0), [&] { return tanh(a, "b"); });
   const Output alone = on(gpu(1), [&] { return tanh(a, "alone"); });

@@ -36,8 +36,8 @@ TEST(GpuRanks, TrainAsCpusDo) {
       Session session(model.graph, on_gpus(layout));
       expect_near(model.train_in(session, 4), on_cpus(layout.devices(), 4));
       EXPECT_EQ(gpus.nccl_faults().made, 1);
-      // A single rank connects, runs, and is captured for each slot of feeds.
-      EXPECT_EQ(gpus.calls().all_reduces, layout.physical == 1 ? 4 : 5 * layout.physical);
+      EXPECT_EQ(gpus.calls().all_reduces, 4 * layout.physical)
+          << "a rank connects, runs, and is captured for each slot of feeds";
       EXPECT_EQ(gpus.calls().drains, 0);
     }
     EXPECT_EQ(gpus.nccl_faults().alive, 0);
@@ -163,7 +163,8 @@ TEST(GpuRanks, AllocateAndConnectNothingInASteadyStep) {
   EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_EQ(after.streams, before.streams);
   EXPECT_EQ(after.events, before.events);
-  EXPECT_EQ(after.all_reduces, before.all_reduces + 3 * 2);
+  EXPECT_EQ(after.all_reduces, before.all_reduces) << "graphs hold them";
+  EXPECT_GT(after.replays, before.replays);
 }
 
 // A step with NCCL fails three times, and afterwards runs as if nothing had happened.
@@ -299,6 +300,27 @@ TEST_F(GpuRankSegments, OfAllStepsEndBeforeTheCommunicators) {
   }
   EXPECT_EQ(faults.made, 2);
   EXPECT_EQ(faults.outlived, 0);
+}
+
+TEST(GpuRanks, OfSeveralGpusHaveSegmentsThatEndBeforeTheCommunicators) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  {
+    const Towers model("GPU", 2, true);
+    Session session(model.graph, on_gpus({2, 1}));
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
+    const SavedVariables first(session, model.variables());
+    for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
+    EXPECT_EQ(gpus.calls().all_reduces, 4 * 2) << "to connect, to run, and to be captured twice";
+    gpus.fail(0, "fell off the bus");
+    EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(3)); }),
+                HasSubstr("fell off the bus"));
+    gpus.mend();
+    first.restore();
+    expect_near(model.train_in(session, 4), on_cpus(2, 4));
+  }
+  EXPECT_EQ(gpus.nccl_faults().made, 2);
+  EXPECT_EQ(gpus.nccl_faults().outlived, 0);
 }
 
 // Ranks connect in prepare(), and in the run after a failure, by collectives whose results nobody

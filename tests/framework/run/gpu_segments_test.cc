@@ -171,24 +171,26 @@ TEST(GpuSegments, HoldWhatNcclDoesForOneGpu) {
   }
 }
 
-TEST(GpuSegments, EndWhereSeveralRanksMeet) {
-  for (const Layout layout : {Layout{2, 1}, {2, 4}}) {
+TEST(GpuSegments, HoldWhatNcclDoesForSeveralGpus) {
+  for (const Layout layout : {Layout{2, 1}, {2, 4}, {8, 1}}) {
+    const auto expected = on_cpus(layout.devices(), 5);
     const test::StandInGpus gpus(layout.physical);
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", layout.devices(), true);
     Session session(model.graph, on_gpus(layout));
     CompiledStep& step = model.step(session);
-    for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
-    int alone = 0;
-    for (const Segment& segment : cut_segments(*step.plan()))
-      for (const LaunchIndex l : segment.launches)
-        if (step.plan()->launches[l].rank) {
-          EXPECT_FALSE(segment.is_graph());
-          ++alone;
-        }
-    EXPECT_EQ(alone, layout.physical);
-    EXPECT_GT(gpus.calls().replays, 0);
-    EXPECT_EQ(gpus.calls().all_reduces, 5 * layout.physical);
+    for (int i = 0; i < 5; ++i) {
+      step.run(model.feeds(i));
+      const std::vector<Tensor> results = model.results(session);
+      for (std::size_t r = 0; r < results.size(); ++r)
+        for (std::int64_t e = 0; e < results[r].shape().elements(); ++e)
+          EXPECT_NEAR(results[r].data<float>()[e], expected[at(i)][r].data<float>()[e], 1e-5);
+    }
+    EXPECT_EQ(std::ssize(cut_segments(*step.plan())), layout.physical) << "a graph for each GPU";
+    EXPECT_EQ(gpus.calls().captures, 2 * layout.physical) << "for each slot of feeds";
+    EXPECT_EQ(gpus.calls().replays, 4 * layout.physical);
+    EXPECT_EQ(gpus.calls().all_reduces, 4 * layout.physical)
+        << "to connect, to run, and to be captured twice";
   }
 }
 

@@ -37,6 +37,80 @@ TEST(GpuStep, TrainsToTheBitsOfCpus) {
   }
 }
 
+// Tensors so large that GPUs share their sums. The stand-in would find two that write one element.
+TEST(GpuStep, SharesLargeSumsToTheBitsOfCpus) {
+  const auto trained = [](const char* type, Layout layout, bool reads_gradients) {
+    const int towers = layout.devices();
+    Graph graph;
+    std::vector<Variable> w, slots;
+    std::vector<std::vector<Output>> tensors(2);
+    std::vector<Fetch> fetches;
+    for (int t = 0; t < towers; ++t) {
+      DeviceScope on(graph, DeviceSpec::local(type, t));
+      w.push_back(variable(graph, cat("w", t), {131, 130}, {.initializer = init::ones()}));
+      slots.push_back(variable(graph, cat("slot", t), {131, 130},
+                               {.initializer = init::zeros(), .trainable = false}));
+      tensors[0].push_back(fill(graph, {5}, t));
+      tensors[1].push_back(tanh(w.back() * (0.1 * t + 0.3)));
+      if (reads_gradients) fetches.emplace_back(tanh(tensors[1].back()));
+    }
+    const auto means = all_reduce_bucket(tensors, {.mean = true});
+    for (int t = 0; t < towers; ++t) {
+      DeviceScope on(graph, DeviceSpec::local(type, t));
+      const auto i = static_cast<std::size_t>(t);
+      fetches.emplace_back(momentum_update(w[i], slots[i], means[1][i], constant(graph, 0.1)));
+      fetches.emplace_back(means[0][i]);
+    }
+    SessionOptions options = on_gpus(layout);
+    if (type[0] == 'C') options = {.device_count = {{"CPU", towers}}, .threads = 1};
+    Session session(graph, options);
+    CompiledStep& step = session.prepare(fetches);
+    for (int i = 0; i < 4; ++i) step.run();
+    std::vector<Tensor> all;
+    for (const Variable v : w) all.push_back(session.read(v));
+    for (std::size_t f = 0; f < fetches.size(); ++f)
+      if (fetches[f].output) all.push_back(step.fetched(f));
+    return all;
+  };
+  for (const Layout layout : {Layout{2, 1}, {3, 1}, {2, 2}})
+    for (const bool reads_gradients : {false, true}) {
+      const auto expected = trained("CPU", layout, reads_gradients);
+      const test::StandInGpus gpus(layout.physical);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained("GPU", layout, reads_gradients), expected)
+          << layout.physical << " x " << layout.logical;
+    }
+}
+
+// Together they are as many bytes as the sum of all elements.
+TEST(GpuStep, TracesTheSharesOfALargeSum) {
+  const test::StandInGpus gpus(3);
+  const test::UseGpus use(gpus);
+  constexpr std::int64_t kElements = 48'000;
+  Graph graph;
+  std::vector<Output> tensors;
+  for (int g = 0; g < 3; ++g) {
+    DeviceScope on(graph, gpu(g));
+    tensors.push_back(tanh(fill(graph, {kElements}, g)));
+  }
+  Session session(graph, on_gpus({3, 1}));
+  Trace trace;
+  session.prepare({all_reduce(tensors)[0].node()}).run({}, {.trace = &trace});
+  expect_sound(trace);
+  std::int64_t launches = 0, bytes = 0;
+  const JsonValue file = JsonValue::parse(trace.str());
+  for (const JsonValue& event : file.at("traceEvents").items()) {
+    const JsonValue* const args = event.find("args");
+    const JsonValue* const op = args ? args->find("op") : nullptr;
+    if (!op || op->text() != "AllReduce") continue;
+    EXPECT_EQ(args->at("phase").text(), "messages");
+    ++launches;
+    bytes += args->at("bytes").integer();
+  }
+  EXPECT_EQ(launches, 3);
+  EXPECT_EQ(bytes, 2 * 3 * kElements * 4);
+}
+
 // There is no collective, so the updates of each GPU are one launch.
 TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
   const auto values = [](const DeviceSpec& device, const SessionOptions& options) {

@@ -10,7 +10,7 @@
 #include "belfry/ops/log.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
 namespace output_check_test {
@@ -86,6 +86,43 @@ TEST(OutputCheck, BlamesNoInfinityOnPurpose) {
   ASSERT_TRUE(of_log);
   EXPECT_EQ(of_log->node->op().name, std::string("Log"));
   EXPECT_EQ(of_log->row, 1);
+}
+
+// GPUs share the sum. Its memory holds NaN at first.
+TEST(OutputCheck, LooksAtTheShareOfEachGpu) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  constexpr std::int64_t kElements = 100'000;
+  Graph graph;
+  std::vector<Output> x, tensors;
+  std::vector<Fetch> fetches;
+  for (int g = 0; g < 2; ++g) {
+    const DeviceScope on(graph, gpu(g));
+    x.push_back(placeholder(graph, cat("x", g), DType::kF32, {kElements}));
+    tensors.push_back(relu(x.back()));
+  }
+  const std::vector<Output> sums = all_reduce(tensors);
+  for (int g = 0; g < 2; ++g) {
+    const DeviceScope on(graph, gpu(g));
+    fetches.emplace_back(add(log(tensors[at(g)]), sums[at(g)]).node());
+  }
+  Session session(graph, on_gpus({2, 1}));
+  const auto origin = [&](float value) {
+    OutputCheck check;
+    const std::vector<FeedType> types{{x[0], {kElements}}, {x[1], {kElements}}};
+    CompiledStep& step = session.prepare(fetches, types, {.fuse = false});
+    std::vector<float> values(kElements, 1);
+    values[70'000] = value;
+    const Tensor fed({kElements}, values);
+    const Tensor feeds[] = {fed, fed};
+    step.run(feeds, {.watch = &check});
+    return check.origin_of({{sums[0]}});
+  };
+  EXPECT_FALSE(origin(1));
+  const auto bad = origin(3e38f);
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->node, &sums[0].node());
+  EXPECT_EQ(bad->value.element, 70'000);
 }
 
 // The next run of the step looks at nothing.

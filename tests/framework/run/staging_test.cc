@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/passes/segments.h"
 #include "belfry/framework/trace/trace.h"
@@ -107,6 +108,22 @@ struct Sums {
   Graph graph;
   std::vector<Output> x, y;
 };
+
+TEST(Staging, CopiesByAThreadForEachGpu) {
+  for (const Layout layout : {Layout{1, 2}, {2, 1}, {3, 2}}) {
+    test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const Sums sums(layout.devices());
+    Session session(sums.graph, on_gpus(layout));
+    int started = 0;
+    set_thread_hook([&](const ThreadUse&) { ++started; });
+    CompiledStep& step = sums.prepare(session);
+    set_thread_hook({});
+    EXPECT_EQ(started, layout.physical - 1) << "the caller is one of them";
+    step.run(sums.feeds(3));
+    sums.expect(step, 3);
+  }
+}
 
 // The GPU continues with the first step only after the feeds of the second have been staged.
 TEST(Staging, OfTheNextBatchEndsBeforeTheStepBeforeIt) {

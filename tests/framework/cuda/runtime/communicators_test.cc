@@ -81,6 +81,11 @@ class Ranks {
   std::vector<std::vector<void*>> pointers_;
 };
 
+// Of a process whose two ranks meet a rank of another one.
+RankWorld two_of_three(const FakeNccl& nccl) {
+  return {.first = 0, .size = 3, .id = new_id(nccl.library())};
+}
+
 template <class Run>
 std::string error_of(const Run& run) {
   try {
@@ -97,7 +102,7 @@ TEST(Communicators, SumOverRanksAndDivideOnce) {
     nccl.delay(delay);
     {
       Ranks ranks(nccl, 4);
-      EXPECT_EQ(ranks.used, (std::vector<int>{10, 11, 12, 13}));
+      EXPECT_EQ(ranks.used, (std::vector<int>{10, 11, 12, 13, 10, 11, 12, 13}));
       ranks.reduce();
       for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(ranks.value(r), 10);
       ranks.reduce(0, 4, 16);
@@ -106,7 +111,7 @@ TEST(Communicators, SumOverRanksAndDivideOnce) {
       EXPECT_EQ(nccl.called("ncclAllReduce"), 2 * 4 * 2) << "empty tensors are left out";
     }
     EXPECT_EQ(nccl.alive(), 0);
-    EXPECT_EQ(nccl.finalized(), 4);
+    EXPECT_EQ(nccl.finalized(), 4 + 4) << "with those that they were split from";
     EXPECT_EQ(nccl.aborted(), 0);
     EXPECT_EQ(nccl.misuse(), "");
   }
@@ -140,6 +145,25 @@ TEST(Communicators, SumSixteenBitsInTheirTypeAndDivideOnce) {
   };
   expect_sums(kernels::F16{}, DType::kF16, 2048);
   expect_sums(kernels::BF16{}, DType::kBF16, 256);
+}
+
+// A communicator that does not block enqueues from a thread of NCCL, which captures nothing.
+TEST(Communicators, OfOneProcessAreCaptured) {
+  FakeNccl nccl;
+  {
+    Ranks ranks(nccl, 3);
+    nccl.capture(true);
+    for (std::size_t r = 0; r < 3; ++r) ranks.reduce(r, r + 1);
+    nccl.capture(false);
+    for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(ranks.value(r), 6);
+    EXPECT_EQ(nccl.misuse(), "");
+  }
+  EXPECT_EQ(nccl.alive(), 0);
+  Ranks of_several(nccl, 2, 10, two_of_three(nccl));
+  nccl.capture(true);
+  EXPECT_THAT(error_of([&] { of_several.reduce(0, 1); }), StartsWith("ncclAllReduce failed"));
+  nccl.capture(false);
+  EXPECT_THAT(nccl.misuse(), HasSubstr("captures nothing"));
 }
 
 // The stand-in lets each process continue at once, and sums when all have asked.
@@ -214,8 +238,9 @@ TEST(Communicators, ServeRanksOfSeveralThreads) {
 
 TEST(Communicators, ThatCannotBeMadeLeaveNone) {
   for (const ncclResult_t code : kErrors)
-    for (const char* call : {"ncclGetUniqueId", "ncclGroupStart", "ncclCommInitRankConfig",
-                             "ncclGroupEnd", "ncclCommGetAsyncError"})
+    for (const char* call :
+         {"ncclGetUniqueId", "ncclGroupStart", "ncclCommInitRankConfig", "ncclGroupEnd",
+          "ncclCommGetAsyncError", "ncclCommSplit", "ncclCommFinalize"})
       for (const int but : {0, 1}) {
         if (but > 0 && std::string_view(call).find("Comm") == std::string_view::npos) continue;
         FakeNccl nccl;
@@ -272,13 +297,20 @@ TEST(Communicators, WaitForNoCallLongerThanTheLimit) {
                 StartsWith("ncclCommInitRankConfig is still in progress after 0.02 s, on GPU 10"));
     EXPECT_EQ(nccl.alive(), 0);
   }
+  {
+    FakeNccl nccl;
+    nccl.stall("ncclCommSplit");
+    EXPECT_THAT(error_of([&] { Ranks ranks(nccl, 2, 0.02); }),
+                StartsWith("ncclCommSplit is still in progress after 0.02 s, on GPU 10"));
+    EXPECT_EQ(nccl.alive(), 0);
+  }
   for (const char* call : {"ncclAllReduce", "ncclGroupEnd"}) {
     FakeNccl nccl;
-    Ranks ranks(nccl, 2, 0.02);
+    Ranks ranks(nccl, 2, 0.02, two_of_three(nccl));
     nccl.stall(call);
     EXPECT_THAT(error_of([&] { ranks.reduce(); }),
                 AllOf(StartsWith("ncclGroupEnd is still in progress after 0.02 s, for Const"),
-                      HasSubstr("on GPU 10, rank 0 of 2")));
+                      HasSubstr("on GPU 10, rank 0 of 3")));
     ranks.made->abort_all();
     EXPECT_EQ(nccl.alive(), 0);
   }
@@ -286,7 +318,7 @@ TEST(Communicators, WaitForNoCallLongerThanTheLimit) {
 
 TEST(Communicators, StopWaitingOnceARunHasFailed) {
   FakeNccl nccl;
-  Ranks ranks(nccl, 2, 600);
+  Ranks ranks(nccl, 2, 600, two_of_three(nccl));
   nccl.stall("ncclGroupEnd");
   ranks.failed = true;
   ranks.reduce();
@@ -306,7 +338,7 @@ TEST(Communicators, ThatCannotBeFinalizedAreAborted) {
   }
   FakeNccl nccl;
   {
-    Ranks ranks(nccl, 2, 0.02);
+    Ranks ranks(nccl, 2, 0.02, two_of_three(nccl));
     nccl.stall("ncclCommFinalize");
   }
   EXPECT_EQ(nccl.alive(), 0);
@@ -316,7 +348,7 @@ TEST(Communicators, ThatCannotBeFinalizedAreAborted) {
 TEST(Communicators, EndSoonThoughAPeerHasDied) {
   FakeNccl nccl;
   {
-    const Ranks ranks(nccl, 2, 600);
+    const Ranks ranks(nccl, 2, 600, two_of_three(nccl));
     nccl.stall("ncclCommFinalize");
   }
   EXPECT_EQ(nccl.alive(), 0);
