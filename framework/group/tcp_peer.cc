@@ -93,7 +93,7 @@ void TcpPeer::receive(GroupMessage& message) {
       takings_.push_back({&message, early->address});
     } else {
       std::ranges::copy(early->bytes, message.bytes.begin());
-      message.done = true;
+      message.end();
     }
     early_.erase(early);
     return;
@@ -268,17 +268,19 @@ bool TcpPeer::read() {
 // Copies some of the oldest message that was offered. If the peer has withdrawn it, the connection
 // soon says why.
 bool TcpPeer::take() {
-  constexpr std::size_t kAtOnce = 1 << 20;
+  constexpr std::size_t kAtOnce = 256 << 10;  // it stays in cache
   Taking& taking = takings_.front();
   GroupMessage& message = *taking.into;
-  const std::span<std::byte> rest = message.bytes.subspan(taking.have);
-  const std::span<std::byte> next = rest.first(std::min(kAtOnce, rest.size()));
+  const std::size_t left = message.bytes.size() - taking.have;
+  const std::span<std::byte> next =
+      message.bytes.subspan(message.use ? 0 : taking.have, std::min(kAtOnce, left));
   try {
     const bool copied = theirs_->read(taking.address + taking.have, next);
     if (copied) {
+      if (message.use) message.use(taking.have, next);
       taking.have += next.size();
       received_ += next.size();
-      if (next.size() < rest.size()) return false;
+      if (next.size() < left) return false;
     }
     withdrawn_ = !theirs_->has_pass();
     require<CommError>(copied || withdrawn_, "offers memory that cannot be read");
@@ -394,7 +396,10 @@ bool TcpPeer::end_in_frame() {
   std::vector<std::byte> kept = std::exchange(lane.kept, {});
   if (lane.tag == kEndTag)
     throw_reason(rank_, host, {reinterpret_cast<const char*>(kept.data()), kept.size()});
-  if (GroupMessage* const into = std::exchange(lane.into, nullptr)) return into->done = true;
+  if (GroupMessage* const into = std::exchange(lane.into, nullptr)) {
+    into->end();
+    return true;
+  }
   early_.push_back({lane.tag, std::move(kept), lane.size});
   return false;
 }

@@ -94,6 +94,25 @@ TEST_F(PeerMemory, MessagesOfATagKeepTheirOrder) {
   }
 }
 
+// They lie in cache then, and the receiver may add them at once.
+TEST_F(PeerMemory, AReceiverMayUseBytesAsTheyArrive) {
+  for (std::size_t i = 0; i < kLong; ++i) out_[i] = static_cast<std::byte>(i / 4096);
+  std::vector<std::byte> used;
+  std::size_t calls = 0;
+  std::vector<GroupMessage> messages{{1, 3, out_}, {0, 3, in_}};
+  messages[1].use = [&](std::size_t from, std::span<const std::byte> some) {
+    EXPECT_EQ(from, used.size());
+    EXPECT_EQ(some.data(), in_.data()) << "it takes no more memory";
+    used.insert(used.end(), some.begin(), some.end());
+    ++calls;
+  };
+  groups_[0]->send(messages[0]);
+  groups_[1]->receive(messages[1]);
+  carried_until_done(messages);
+  EXPECT_EQ(used, out_);
+  EXPECT_GT(calls, 1u);
+}
+
 // Its memory may hold something else by then.
 TEST_F(PeerMemory, AMessageThatWasGivenUpIsNotTaken) {
   std::vector<GroupMessage> messages{{1, 3, out_}, {0, 3, in_}};
