@@ -171,7 +171,8 @@ void GradientFlow::follow(const Node& node) {
   if (node.op().collective) {
     follow_collective(node, outputs);
   } else if (!node.op().metadata && &node.op() != &kRingSend) {  // other processes give that
-    const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kReduceScatter;
+    const bool adds = &node.op() == &kAddN || &node.op() == &kAdd ||
+                      &node.op() == &kReduceScatter || &node.op() == &kAddReceived;
     const bool lays_side_by_side = &node.op() == &kConcat;
     const std::size_t inputs = node.inputs().size();
     // The pieces come from its other inputs, too.

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/covering_nodes.h"
+#include "belfry/framework/core_ops/received_sum.h"
 #include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/group/tags.h"
 
@@ -39,6 +40,13 @@ struct Peers {
 struct ScatterOptions {
   Peers peers;
   int towers;  // of each process
+  int tag;
+  Cuts cuts;
+};
+// Two processes add: each has one row, and gets its piece of the other row.
+struct AddReceivedOptions {
+  Peers peers;
+  int divisor;
   int tag;
   Cuts cuts;
 };
@@ -116,6 +124,41 @@ Exchange scatter_exchange(const Node& node, const KernelPointers& p) {
                   bytes_at(p.input<void>(k), piece_of(cuts, r), type.dtype));
   }
   return exchange;
+}
+
+Exchange add_received_exchange(const Node& node, const KernelPointers& p) {
+  const auto& [peers, divisor, tag, cuts] = node.options<AddReceivedOptions>();
+  const DType dtype = node.input(0).type().dtype;
+  const int other = 1 - peers.rank, process = peers.process(other);
+  const WorkRange piece = piece_of(cuts, peers.rank);
+  Exchange exchange;
+  add_message(exchange.received, process, tag, bytes_at(p.workspace(), {0, piece.size()}, dtype));
+  for (GroupMessage& message : exchange.received)
+    message.use = ReceivedSum{.own = bytes_at(p.input<void>(0), piece, dtype),
+                              .sum = bytes_at(p.output<void>(), piece, dtype),
+                              .own_first = peers.rank == 0,
+                              .divisor = divisor,
+                              .dtype = dtype};
+  add_message(exchange.sent, process, tag,
+              bytes_at(p.input<void>(0), piece_of(cuts, other), dtype));
+  return exchange;
+}
+
+OutputTypes add_received_shape(const ShapeContext& c) {
+  const Cuts& cuts = c.options<AddReceivedOptions>().cuts;
+  c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
+            "sums over processes are of f32 or f64, not of ", name_of(c.dtype()));
+  c.require(c.input(0) == Shape{cuts.back()}, "cuts ", cuts.back(), " elements, but has ",
+            c.input(0));
+  return {c.input(0)};
+}
+
+// The memory for a message whose bytes do not arrive one by one.
+KernelRun room_for_message(KernelPlan& plan) {
+  const auto& options = plan.options<AddReceivedOptions>();
+  plan.workspace(piece_of(options.cuts, options.peers.rank).size() *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  return messages_alone(plan);
 }
 
 // Whether the input is as long as all pieces together, with the known pieces in their places.
@@ -263,12 +306,24 @@ bool both_add(Output own, const Peers& peers) {
          !own.device().is_gpu();
 }
 
+// Two processes on one host that have a row each. More of them add in the order of the tree, once
+// all rows have arrived.
+bool adds_what_arrives(std::span<const Output> own, const Peers& peers, int towers) {
+  return peers.size == 2 && own.size() == 1 &&
+         count_nodes_of_others(peers.rank, peers.size, towers) == 1 && !own[0].device().is_gpu();
+}
+
 Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bool mean, At at) {
   const ProcessPlace place{peers.rank, peers.size};
   const std::int64_t elements = own[0].shape().elements();
   if (both_add(own[0], peers))
     return sum_of_piece(own, peers, {place, towers, mean, one_piece(elements)}, at);
   const Cuts cuts = even_cuts(elements, peers.size);
+  if (adds_what_arrives(own, peers, towers)) {
+    Graph& graph = own[0].graph();
+    const AddReceivedOptions options{peers, mean ? peers.size * towers : 1, next_tag(graph), cuts};
+    return gather(exchanged(graph, kAddReceived, own, NodeOptions(options), at), peers, cuts, at);
+  }
   return gather(sum_of_piece(own, peers, {place, towers, mean, cuts, true}, at), peers, cuts, at);
 }
 
@@ -304,6 +359,15 @@ const Op kReduceScatter{.name = "ReduceScatter",
                         .exchange = scatter_exchange,
                         .reference = messages_alone};
 
+const Op kAddReceived{.name = "AddReceived",
+                      .inputs = 1,
+                      .shape = add_received_shape,
+                      .no_gradient = kExchangeHasNoGradient,
+                      .in_place = InPlace::kFirst,
+                      .exchange = add_received_exchange,
+                      .reference = room_for_message,
+                      .cpu_only = "it adds in the memory of hosts"};
+
 const Op kAllGather{.name = "AllGather",
                     .inputs = 1,
                     .shape = all_gather_shape,
@@ -329,8 +393,8 @@ const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .cpu_only = "MPI sums memory of hosts"};
 
 bool may_overtake(const Node& node) {
-  const bool has_tag =
-      &node.op() == &kReduceScatter || &node.op() == &kAllGather || &node.op() == &kRingSend;
+  const Op* const with_tags[] = {&kReduceScatter, &kAddReceived, &kAllGather, &kRingSend};
+  const bool has_tag = std::ranges::find(with_tags, &node.op()) != std::end(with_tags);
   return has_tag && node.graph().collection(kCollection).size() <= kStepTags;
 }
 
@@ -341,6 +405,7 @@ std::int64_t row_bytes(const Node& node) {
     return elements * static_cast<std::int64_t>(size_of(node.input(0).type().dtype));
   };
   if (&node.op() == &kReduceScatter) return bytes(node.options<ScatterOptions>().peers.row);
+  if (&node.op() == &kAddReceived) return bytes(node.options<AddReceivedOptions>().peers.row);
   if (&node.op() == &kAllGather) return bytes(node.options<GatherOverProcesses>().peers.row);
   if (&node.op() == &kRingSend) return bytes(node.options<RingSendOptions>().cuts.back());
   return node.output_type(0).bytes();
@@ -348,6 +413,7 @@ std::int64_t row_bytes(const Node& node) {
 
 bool exchanges_pieces(const Node& node) {
   if (&node.op() == &kReduceScatter) return !node.options<ScatterOptions>().peers.all;
+  if (&node.op() == &kAddReceived) return !node.options<AddReceivedOptions>().peers.all;
   if (&node.op() == &kAllGather) return !node.options<GatherOverProcesses>().peers.all;
   return &node.op() == &kRingSend;
 }

@@ -54,6 +54,6 @@ std::int64_t row_bytes(const Node& exchange);
 // Whether it sends pieces of pieces, whose sizes may differ between processes.
 bool exchanges_pieces(const Node& exchange);
 
-extern const Op kReduceScatter, kAllGather, kRingSend, kMpiAllReduce;
+extern const Op kReduceScatter, kAddReceived, kAllGather, kRingSend, kMpiAllReduce;
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -22,6 +23,16 @@ struct GroupMessage {
   int tag = 0;  // from 0 up
   std::span<std::byte> bytes = {};
   bool done = false;
+  // Of a message that is received: called with its bytes as they arrive, in order. `from` is the
+  // number of those before. They stay in place during the call alone, somewhere in `bytes` or not.
+  // If the message fails afterwards, some have been used. Null: all arrive in `bytes`.
+  std::function<void(std::size_t from, std::span<const std::byte> some)> use = {};
+
+  // All bytes of a received message are in `bytes`.
+  void end() {
+    if (use) use(0, bytes);
+    done = true;
+  }
 };
 
 class ProcessGroup {

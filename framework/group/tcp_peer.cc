@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -13,7 +12,6 @@
 #include <sys/socket.h>
 
 #include "belfry/framework/base/check_hash.h"
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/peer_error.h"
@@ -23,10 +21,8 @@
 namespace belfry::detail {
 namespace {
 
-// What an early message costs in addition to its bytes: a rough lower bound.
-constexpr std::size_t kCostOfEarly = 4096;
-// The most bytes to move at once, before it is the others' turn.
-constexpr std::size_t kMostTcpBytesAtOnce = 4 << 20;
+// Where bits may change.
+constexpr char kWay[] = "the memory, the network card and the cable of both machines";
 // The most bytes that the system keeps unsent: a message that overtakes must wait for them.
 constexpr int kMostUnsent = 1 << 20;
 
@@ -34,14 +30,6 @@ bool may_try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno =
 
 // A process that ends while it has not read all resets its connections.
 bool is_reset() { return errno == ECONNRESET || errno == EPIPE; }
-
-// Says once that processes of one host cannot read each other's memory.
-void warn_of_copies(const std::string& whom, const std::string& why) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true))
-    log_warning("cannot read the memory of ", whom, " (", why,
-                "); messages between processes of this host go through TCP, which is slower");
-}
 
 }  // namespace
 
@@ -64,14 +52,15 @@ void TcpPeer::open(Socket socket) {
   ::setsockopt(socket_.file(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof(kMostUnsent));
   if (!pass_) return;
   const PassPlace place = pass_->place();
-  post_word(FrameHead::kPass, place.pid, place.address, place.word);
+  post_word(
+      {.kind = FrameHead::kPass, .tag = place.pid, .word = place.word, .place = place.address});
 }
 
 void TcpPeer::fail(const std::string& what) const { blame_peer(rank_, host, what); }
 
-void TcpPeer::fail_changed(const std::string& what) const {
+void TcpPeer::fail_changed(const std::string& what, const std::string& look_at) const {
   fail(cat("the check hash of ", what, " does not fit: bits have changed on its way to rank ",
-           own_rank_, "; see to the memory, the network card and the cable of both machines"));
+           own_rank_, "; see to ", look_at));
 }
 
 void TcpPeer::require_size(const GroupMessage& message, std::uint64_t size) const {
@@ -89,11 +78,11 @@ void TcpPeer::receive(GroupMessage& message) {
   if (early != early_.end()) {
     require_size(message, early->size);
     give_back(early->bytes);
-    if (early->address) {
-      takings_.push_back({&message, early->address});
+    if (early->place) {
+      takings_.push_back({&message, early->place, early->word});
     } else {
       std::ranges::copy(early->bytes, message.bytes.begin());
-      message.done = true;
+      message.end();
     }
     early_.erase(early);
     return;
@@ -184,7 +173,7 @@ std::size_t TcpPeer::move_in(std::span<std::byte> bytes) {
 
 bool TcpPeer::write() {
   bool done = false;
-  for (std::size_t all = 0; all < kMostTcpBytesAtOnce && writable_;) {
+  for (std::size_t all = 0; all < kMostAtOnce && writable_;) {
     if (sent_.is_over() && !begin_out_frame()) break;
     all += move_out();
     if (sent_.is_over()) done = end_out_frame() || done;
@@ -201,17 +190,11 @@ bool TcpPeer::begin_out_frame() {
   OutLane& lane = out_[out_[1].messages.empty() ? 0 : 1];
   if (lane.messages.empty()) return false;
   GroupMessage& message = *lane.messages.front();
+  if (reads_ours_ && &lane == &out_[0] && lane.framed == 0 && message.bytes.size() >= kLeastOffer &&
+      pass_->covers(message.bytes))
+    lane.offered.emplace();
+  if (lane.offered) return offer(lane);
   FrameHead head{.tag = static_cast<std::uint32_t>(message.tag), .size = message.bytes.size()};
-  if (reads_ours_ && &lane == &out_[0] && lane.framed == 0 && head.size >= kLeastOffer &&
-      pass_->covers(message.bytes)) {
-    lane.messages.pop_front();
-    offered_.push_back(&message);
-    head.kind = FrameHead::kOffer;
-    head.word = reinterpret_cast<std::uintptr_t>(message.bytes.data());
-    head.check = head.own_check();
-    sent_ = {.head = head, .head_left = sizeof(FrameHead)};
-    return true;
-  }
   const std::span<const std::byte> left = message.bytes.subspan(lane.framed);
   const std::span<const std::byte> body = left.first(std::min(left.size(), kFrameBytes));
   head.word = check_hash(body);
@@ -230,16 +213,14 @@ bool TcpPeer::end_out_frame() {
   return true;
 }
 
-void TcpPeer::post_word(FrameHead::Kind kind, std::uint32_t tag, std::uint64_t size,
-                        std::uint64_t word) {
-  FrameHead head{.kind = kind, .tag = tag, .size = size, .word = word};
+void TcpPeer::post_word(FrameHead head) {
   head.check = head.own_check();
   words_.push_back(head);
 }
 
 bool TcpPeer::read() {
   bool done = false;
-  for (std::size_t all = 0; all < kMostTcpBytesAtOnce;) {
+  for (std::size_t all = 0; all < kMostAtOnce;) {
     if (!takings_.empty() && !withdrawn_) {
       const std::uint64_t before = received_;
       done = take() || done;
@@ -265,37 +246,10 @@ bool TcpPeer::read() {
   return done;
 }
 
-// Copies some of the oldest message that was offered. If the peer has withdrawn it, the connection
-// soon says why.
-bool TcpPeer::take() {
-  constexpr std::size_t kAtOnce = 1 << 20;
-  Taking& taking = takings_.front();
-  GroupMessage& message = *taking.into;
-  const std::span<std::byte> rest = message.bytes.subspan(taking.have);
-  const std::span<std::byte> next = rest.first(std::min(kAtOnce, rest.size()));
-  try {
-    const bool copied = theirs_->read(taking.address + taking.have, next);
-    if (copied) {
-      taking.have += next.size();
-      received_ += next.size();
-      if (next.size() < rest.size()) return false;
-    }
-    withdrawn_ = !theirs_->has_pass();
-    require<CommError>(copied || withdrawn_, "offers memory that cannot be read");
-  } catch (const CommError& error) {
-    fail(error.what());
-  }
-  if (withdrawn_) return false;
-  message.done = true;
-  takings_.pop_front();
-  post_word(FrameHead::kTaken, static_cast<std::uint32_t>(message.tag), message.bytes.size());
-  return true;
-}
-
 // Returns whether a message is done.
 bool TcpPeer::begin_in_frame() {
   head_read_ = 0;
-  if (head_.check != head_.own_check()) fail_changed("the head of a message");
+  if (head_.check != head_.own_check()) fail_changed("the head of a message", kWay);
   switch (head_.kind) {
     case FrameHead::kBytes: break;
     case FrameHead::kOffer: hear_offer(); return false;
@@ -323,29 +277,6 @@ bool TcpPeer::begin_in_frame() {
   comes_ = &lane;
   frame_left_ = std::min<std::uint64_t>(lane.size - lane.have, kFrameBytes);
   return false;
-}
-
-void TcpPeer::hear_offer() {
-  if (!theirs_ || head_.tag > kEndTag || overtakes(static_cast<int>(head_.tag)) || head_.word == 0)
-    fail("sends what is no message");
-  const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
-  if (found == awaited_.end()) {
-    if (!early_memory_.take(kCostOfEarly)) fail("sends more than this process can keep");
-    early_.push_back({static_cast<int>(head_.tag), {}, head_.size, head_.word});
-    return;
-  }
-  require_size(**found, head_.size);
-  takings_.push_back({*found, head_.word});
-  awaited_.erase(found);
-}
-
-void TcpPeer::hear_pass() {
-  if (theirs_) fail("sends what is no message");
-  if (!pass_) return;  // as far as this process knows, they are on two hosts
-  std::string why;
-  theirs_ = PeerMemory::open({head_.tag, head_.size, head_.word}, &why);
-  if (theirs_) return post_word(FrameHead::kReads);
-  warn_of_copies(cat("rank ", rank_, ", ", host), why);
 }
 
 void TcpPeer::begin_message(InLane& lane) {
@@ -388,13 +319,17 @@ bool TcpPeer::end_in_frame() {
       lane.have == 0 ? 0 : (lane.have - 1) % kFrameBytes + 1;  // all before it are full
   if (check_hash(all.first(lane.have).last(frame)) != head_.word)
     fail_changed(cat("a message of ", lane.size, " bytes (tag ", lane.tag, ", at byte ",
-                     lane.have - frame, ")"));
+                     lane.have - frame, ")"),
+                 kWay);
   if (lane.have < lane.size) return false;
   lane.begun = false;
   std::vector<std::byte> kept = std::exchange(lane.kept, {});
   if (lane.tag == kEndTag)
     throw_reason(rank_, host, {reinterpret_cast<const char*>(kept.data()), kept.size()});
-  if (GroupMessage* const into = std::exchange(lane.into, nullptr)) return into->done = true;
+  if (GroupMessage* const into = std::exchange(lane.into, nullptr)) {
+    into->end();
+    return true;
+  }
   early_.push_back({lane.tag, std::move(kept), lane.size});
   return false;
 }

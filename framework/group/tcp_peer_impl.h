@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/group/group.h"
 #include "belfry/framework/group/peer_memory_impl.h"
 #include "belfry/framework/group/socket_impl.h"
@@ -33,9 +34,10 @@ struct FrameHead {
   // kReads: the sender has found the pass of the receiver.
   enum Kind : std::uint32_t { kBytes = 0xbe1f2703, kOffer, kTaken, kPass, kReads };
   Kind kind = kBytes;
-  std::uint32_t tag = 0;   // of the message; kPass: the number of the process
-  std::uint64_t size = 0;  // of the message; kPass: where the word is
-  std::uint64_t word = 0;  // the check hash of the bytes; kOffer: where they are; kPass: the word
+  std::uint32_t tag = 0;    // of the message; kPass: the number of the process
+  std::uint64_t size = 0;   // of the message
+  std::uint64_t word = 0;   // the check hash of the bytes; kPass: the word
+  std::uint64_t place = 0;  // kOffer: where the bytes are; kPass: where the word is
   std::uint64_t check = 0;
 
   // The check hash of what is before it.
@@ -49,10 +51,13 @@ struct FrameHead {
 // flips on the way is noticed.
 //
 // If both processes may read each other's memory, a long message is offered instead: the receiver
-// copies it when it needs it. Its bytes do not travel, and need no check hash.
+// copies it when it needs it, and takes its check hash block by block, while these are in cache.
 class TcpPeer {
  public:
   static constexpr std::size_t kFrameBytes = 256 << 10;
+
+  // The most bytes to move at once, before it is the others' turn.
+  static constexpr std::size_t kMostAtOnce = 4 << 20;
 
   // Messages from this size on are offered. Shorter ones cost less by copying them twice.
   static constexpr std::size_t kLeastOffer = 128 << 10;
@@ -92,10 +97,14 @@ class TcpPeer {
   const std::string host;
 
  private:
+  // What an early message costs in addition to its bytes: a rough lower bound.
+  static constexpr std::size_t kCostOfEarly = 4096;
+
   // Messages in one order. Those that overtake have their own lane.
   struct OutLane {
     std::deque<GroupMessage*> messages;
-    std::size_t framed = 0;  // bytes of the first one, in frames so far
+    std::size_t framed = 0;            // bytes of the first one, in frames so far
+    std::optional<CheckHash> offered;  // of these bytes, if the message will be offered
   };
   struct OutFrame {
     OutLane* lane = nullptr;  // null: of a message that was given up, or of none
@@ -116,17 +125,18 @@ class TcpPeer {
   struct Early {
     int tag;
     std::vector<std::byte> bytes;
-    std::uint64_t size = 0, address = 0;  // of an offer; address 0: it is none
+    std::uint64_t size = 0, place = 0, word = 0;  // as in the head of an offer; place 0: it is none
   };
   // A message that this process copies from the memory of the peer.
   struct Taking {
     GroupMessage* into;
-    std::uint64_t address;
+    std::uint64_t place, word;  // as in the head of the offer
     std::size_t have = 0;
+    CheckHash hash{};
   };
 
   [[noreturn]] void fail(const std::string& what) const;
-  [[noreturn]] void fail_changed(const std::string& what) const;
+  [[noreturn]] void fail_changed(const std::string& what, const std::string& look_at) const;
   void require_size(const GroupMessage& message, std::uint64_t size) const;
   bool read();
   // Returns how many bytes moved; 0 if none can now.
@@ -134,13 +144,14 @@ class TcpPeer {
   std::size_t move_in(std::span<std::byte> bytes);
   bool begin_out_frame();
   bool end_out_frame();
+  // Returns false if its hash will take another call.
+  bool offer(OutLane& lane);
   // Returns whether a message is done.
   bool take();
   bool begin_in_frame();
   void hear_offer();
   void hear_pass();
-  void post_word(FrameHead::Kind kind, std::uint32_t tag = 0, std::uint64_t size = 0,
-                 std::uint64_t word = 0);
+  void post_word(FrameHead head);
   void begin_message(InLane& lane);
   std::span<std::byte> place();
   // Returns whether a message is done.

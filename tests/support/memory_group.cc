@@ -136,7 +136,8 @@ class MemoryGroup final : public ProcessGroup {
                  cat("sends ", bytes.size(), " bytes where ", message.bytes.size(),
                      " are expected (tag ", message.tag, ")"));
     std::ranges::copy(bytes, message.bytes.begin());
-    message.done = moved_ = true;
+    message.end();
+    moved_ = true;
   }
   // All messages that it sent before have been taken.
   void look_for_closed() const {

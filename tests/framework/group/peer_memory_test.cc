@@ -94,6 +94,42 @@ TEST_F(PeerMemory, MessagesOfATagKeepTheirOrder) {
   }
 }
 
+// They lie in cache then, and the receiver may add them at once.
+TEST_F(PeerMemory, AReceiverMayUseBytesAsTheyArrive) {
+  for (std::size_t i = 0; i < kLong; ++i) out_[i] = static_cast<std::byte>(i / 4096);
+  std::vector<std::byte> used;
+  std::size_t calls = 0;
+  std::vector<GroupMessage> messages{{1, 3, out_}, {0, 3, in_}};
+  messages[1].use = [&](std::size_t from, std::span<const std::byte> some) {
+    EXPECT_EQ(from, used.size());
+    EXPECT_EQ(some.data(), in_.data()) << "it takes no more memory";
+    used.insert(used.end(), some.begin(), some.end());
+    ++calls;
+  };
+  groups_[0]->send(messages[0]);
+  groups_[1]->receive(messages[1]);
+  carried_until_done(messages);
+  EXPECT_EQ(used, out_);
+  EXPECT_GT(calls, 1u);
+}
+
+TEST_F(PeerMemory, ABitThatChangesOnTheWayIsNoticed) {
+  std::vector<std::byte> others = out_;
+  std::vector<GroupMessage> messages{{1, 3, others}, {1, 4, out_}, {0, 3, in_}, {0, 4, in_}};
+  for (GroupMessage& sent : std::span(messages).first(2)) groups_[0]->send(sent);
+  for (int i = 0; i < 3; ++i) turn();
+  out_[kLong - 5] ^= std::byte{16};
+  for (GroupMessage& received : std::span(messages).last(2)) groups_[1]->receive(received);
+  EXPECT_THAT(message_of<CommError>([&] {
+                for (int i = 0; i < 20; ++i) turn();
+              }),
+              AllOf(HasSubstr("rank 0, host: the check hash of a message of 3145728 bytes (tag 4) "
+                              "does not fit"),
+                    HasSubstr("on its way to rank 1; see to the memory")));
+  EXPECT_TRUE(messages[2].done) << "its bits are right";
+  EXPECT_FALSE(messages[3].done);
+}
+
 // Its memory may hold something else by then.
 TEST_F(PeerMemory, AMessageThatWasGivenUpIsNotTaken) {
   std::vector<GroupMessage> messages{{1, 3, out_}, {0, 3, in_}};
@@ -127,7 +163,7 @@ struct Attacked {
 
   void show(const detail::PassPlace& place) const {
     stranger.send(test::sealed(
-        {.kind = FrameHead::kPass, .tag = place.pid, .size = place.address, .word = place.word}));
+        {.kind = FrameHead::kPass, .tag = place.pid, .word = place.word, .place = place.address}));
   }
   // The next frame that rank 0 sends.
   FrameHead heard() const {
@@ -166,7 +202,7 @@ TEST_F(PeerMemory, ItTakesNoPassThatIsNotThere) {
 }
 
 TEST_F(PeerMemory, OffersOfStrangersAreRefused) {
-  const FrameHead offer{.kind = FrameHead::kOffer, .tag = 3, .size = 5, .word = 4096};
+  const FrameHead offer{.kind = FrameHead::kOffer, .tag = 3, .size = 5, .place = 4096};
   const FrameHead taken{.kind = FrameHead::kTaken, .tag = 3, .size = 5};
   for (const FrameHead& head : {offer, taken}) {
     Attacked attacked;
@@ -183,7 +219,7 @@ TEST_F(PeerMemory, AnOfferOfNoMemoryIsAnError) {
   attacked.show(pass.place());
   attacked.group->poll();
   attacked.stranger.send(
-      test::sealed({.kind = FrameHead::kOffer, .tag = 3, .size = kLong, .word = 4096}));
+      test::sealed({.kind = FrameHead::kOffer, .tag = 3, .size = kLong, .place = 4096}));
   GroupMessage received{1, 3, in_};
   attacked.group->receive(received);
   EXPECT_THAT(message_of<CommError>([&] { attacked.group->poll(); }),

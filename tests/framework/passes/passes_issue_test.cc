@@ -224,7 +224,7 @@ TEST(Commands, ArePrintedByStrand) {
 }
 
 TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
-  const ProcessPlace place{.rank = 0, .size = 2, .per_host = 2};
+  const ProcessPlace place{.rank = 0, .size = 4, .per_host = 4};
   Graph graph(1, place);
   const std::vector<Output> own{tanh(fill(graph, {1 << 18}, 1))};
   const Fetch sum(tanh(sum_over_processes(own, place, 1, false)));

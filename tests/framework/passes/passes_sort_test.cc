@@ -93,7 +93,7 @@ std::string order_of_sums(ProcessPlace place, int towers) {
 
 // An eighth of all messages is 6 MiB: the first sum waits for the second and the third.
 TEST(SortMessages, PutsWhatWaitsForOneBehindTheNextOnes) {
-  const ProcessPlace one_host{.rank = 0, .size = 2, .per_host = 2};
+  const ProcessPlace one_host{.rank = 0, .size = 4, .per_host = 4};
   EXPECT_EQ(order_of_sums(one_host, 1), "TSTSTSAGTSAGTSAGTSAGAGAG");
 }
 

@@ -119,7 +119,7 @@ TEST(Exchanger, SendsNothingThatAFailedRunHasNotComputed) {
             throws = true;
             throw InvalidArgument("no second one");
           };
-        if (node.op == &kReduceScatter)
+        if (node.op == &kAddReceived)
           launch.run = [&](const KernelPointers&) {
             ++begun;
             while (!throws) std::this_thread::sleep_for(std::chrono::milliseconds(1));
