@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -12,7 +11,6 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/base/text.h"
 
 namespace belfry {
 
@@ -51,14 +49,11 @@ bool is_private_in_memory(const std::string& path) {
 }
 
 FileInMemory::FileInMemory(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file.get() < 0 && errno == ENOENT) throw NotFoundError(cat(path, ": no such file"));
-  struct stat about {};
-  if (file.get() < 0 || ::fstat(file.get(), &about) != 0) fail_file("open", path, errno);
-  require<IoError>(S_ISREG(about.st_mode), path, " is not a file");
-  const auto size = static_cast<std::size_t>(about.st_size);
+  const OpenFile file = open_to_read(path);
+  const auto size = static_cast<std::size_t>(file.size);
   if (size == 0) return;  // there is nothing to map
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.fd.get(), 0);
   if (memory == MAP_FAILED) fail_file("map", path, errno);
   bytes_ = {static_cast<std::byte*>(memory), size};
 }
