@@ -159,7 +159,7 @@ class LocalFileSystem final : public FileSystem {
   }
 
   std::unique_ptr<ReadableFile> open(const std::string& path) override {
-    OpenFile file = open_to_read(path);
+    FileToRead file = open_to_read(path);
     return std::make_unique<LocalReadableFile>(path, std::move(file.fd), file.size);
   }
 
@@ -297,7 +297,7 @@ bool is_locked(const std::string& path) {
   return ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-OpenFile open_to_read(const std::string& path) {
+FileToRead open_to_read(const std::string& path) {
   const auto require_regular = [&](const struct stat& status) {
     const std::string_view kind = other_kind(status.st_mode);
     require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");

@@ -26,12 +26,12 @@ class Descriptor {
   int fd_;
 };
 
-// A regular file that is open for reading. Throws as FileSystem::open() does.
-struct OpenFile {
+// A regular file, open for reading. Throws as FileSystem::open() does.
+struct FileToRead {
   Descriptor fd;
   std::uint64_t size;  // bytes
 };
-OpenFile open_to_read(const std::string& path);
+FileToRead open_to_read(const std::string& path);
 
 class LocalWritableFile final : public WritableFile {
  public:

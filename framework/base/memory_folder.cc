@@ -49,7 +49,7 @@ bool is_private_in_memory(const std::string& path) {
 }
 
 FileInMemory::FileInMemory(const std::string& path) {
-  const OpenFile file = open_to_read(path);
+  const FileToRead file = open_to_read(path);
   const auto size = static_cast<std::size_t>(file.size);
   if (size == 0) return;  // there is nothing to map
   void* const memory =
