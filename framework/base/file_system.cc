@@ -159,21 +159,8 @@ class LocalFileSystem final : public FileSystem {
   }
 
   std::unique_ptr<ReadableFile> open(const std::string& path) override {
-    const auto require_regular = [&](const struct stat& status) {
-      const std::string_view kind = other_kind(status.st_mode);
-      require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");
-    };
-    // stat() comes first, because opening a device may have effects.
-    struct stat status = {};
-    const bool missing = ::stat(path.c_str(), &status) != 0;
-    if (missing && errno == ENOENT) throw NotFoundError(cat(path, ": no such file"));
-    if (missing) fail_file("open", path, errno);
-    require_regular(status);
-    Descriptor fd(::open(path.c_str(), O_RDONLY | kOpen));
-    if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) fail_file("open", path, errno);
-    require_regular(status);
-    const auto size = static_cast<std::uint64_t>(status.st_size);
-    return std::make_unique<LocalReadableFile>(path, std::move(fd), size);
+    FileToRead file = open_to_read(path);
+    return std::make_unique<LocalReadableFile>(path, std::move(file.fd), file.size);
   }
 
   bool exists(const std::string& path) override {
@@ -308,6 +295,23 @@ bool is_locked(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | kOpen));
   if (fd.get() < 0) return errno != ENOENT;
   return ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+FileToRead open_to_read(const std::string& path) {
+  const auto require_regular = [&](const struct stat& status) {
+    const std::string_view kind = other_kind(status.st_mode);
+    require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");
+  };
+  // stat() comes first, because opening a device may have effects.
+  struct stat status = {};
+  const bool missing = ::stat(path.c_str(), &status) != 0;
+  if (missing && errno == ENOENT) throw NotFoundError(cat(path, ": no such file"));
+  if (missing) fail_file("open", path, errno);
+  require_regular(status);
+  Descriptor fd(::open(path.c_str(), O_RDONLY | kOpen));
+  if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) fail_file("open", path, errno);
+  require_regular(status);
+  return {std::move(fd), static_cast<std::uint64_t>(status.st_size)};
 }
 
 FileSystem& local_file_system() {

@@ -1,5 +1,6 @@
 // Open files of the disk, and the owners of their descriptors.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +25,13 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// A regular file, open for reading. Throws as FileSystem::open() does.
+struct FileToRead {
+  Descriptor fd;
+  std::uint64_t size;  // bytes
+};
+FileToRead open_to_read(const std::string& path);
 
 class LocalWritableFile final : public WritableFile {
  public:

@@ -3,11 +3,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/require.h"
 
 namespace belfry {
@@ -38,6 +40,26 @@ void make_private_folder(const std::string& path) {
                    std::strerror(errno));
   require<IoError>(is_private_folder(path), path,
                    " is no folder that you alone can read; remove it");
+}
+
+bool is_private_in_memory(const std::string& path) {
+  const std::string root = memory_file_system() + "/";
+  return root != "/" && path.starts_with(root) &&
+         is_private_folder(path.substr(0, path.find('/', root.size())));
+}
+
+FileInMemory::FileInMemory(const std::string& path) {
+  const FileToRead file = open_to_read(path);
+  const auto size = static_cast<std::size_t>(file.size);
+  if (size == 0) return;  // there is nothing to map
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.fd.get(), 0);
+  if (memory == MAP_FAILED) fail_file("map", path, errno);
+  bytes_ = {static_cast<std::byte*>(memory), size};
+}
+
+FileInMemory::~FileInMemory() {
+  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
 }  // namespace belfry

@@ -1,11 +1,13 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 
+#include <cstring>
 #include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "belfry/framework/base/activity.h"
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
@@ -36,8 +38,18 @@ VariableRole stored_role(const CheckpointVariables& all, Variable variable,
   return fits ? role : VariableRole::kState;
 }
 
-// The weights, or everything else.
-std::vector<StoredVariable> stored(Session& session, bool weights) {
+Tensor read_into(SnapshotMemory& kept, Session& session, Variable variable) {
+  Tensor& copy = kept[std::string(variable.logical_name())];
+  if (copy.shape() != variable.whole_shape() || copy.dtype() != variable.dtype())
+    copy = Tensor(variable.whole_shape(), variable.dtype());
+  session.look_at(variable, [&](std::span<const std::byte> bytes) {
+    std::memcpy(copy.mutable_raw(), bytes.data(), bytes.size());
+  });
+  return copy;
+}
+
+// The weights, or everything else. `kept`: as for CheckpointSnapshot.
+std::vector<StoredVariable> stored(Session& session, bool weights, SnapshotMemory* kept = nullptr) {
   std::vector<StoredVariable> result;
   const VariableRoles roles(session.graph());
   const CheckpointVariables all = stored_variables(session.graph());
@@ -51,7 +63,9 @@ std::vector<StoredVariable> stored(Session& session, bool weights) {
                       .shape = variable.whole_shape(),
                       .role = role,
                       .trainable = variable.trainable(),
-                      .value = [&session, variable = variable] { return session.read(variable); }});
+                      .value = [&session, kept, variable = variable] {
+                        return kept ? read_into(*kept, session, variable) : session.read(variable);
+                      }});
   }
   return result;
 }
@@ -170,11 +184,13 @@ void save_variables(std::span<const StoredVariable> variables, std::uint64_t ste
   write_checkpoint({.step = step, .extra = extra}, weights, state, path, files, {}, [] {});
 }
 
-CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra) {
+CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra,
+                                       SnapshotMemory* kept) {
   require(extra.kind() == JsonValue::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require_intact(session, "a checkpoint");
-  std::vector<StoredVariable> weights = stored(session, true), state = stored(session, false);
+  std::vector<StoredVariable> weights = stored(session, true, kept),
+                              state = stored(session, false, kept);
   for (auto* const variables : {&weights, &state})
     for (StoredVariable& variable : *variables)
       variable.value = [value = variable.value()] { return value; };

@@ -13,12 +13,14 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/tensor.h"
 #include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/framework/run/session.h"
 
@@ -61,12 +63,17 @@ void save_checkpoint(Session& session, const std::string& path,
                      const JsonValue& extra = JsonValue::object(),
                      FileSystem& files = local_file_system(), const SaveOptions& options = {});
 
+// The memory of copies, by name, for the next ones: the system takes longer to give fresh memory
+// than a copy takes.
+using SnapshotMemory = std::map<std::string, Tensor>;
+
 // A copy of what save_checkpoint() would write, taken between two runs. Any thread may save it
 // later, while the session continues. The graph must be frozen, and outlive it.
 class CheckpointSnapshot {
  public:
-  // Throws InvalidArgument as save_checkpoint() does.
-  CheckpointSnapshot(Session& session, const JsonValue& extra);
+  // Throws InvalidArgument as save_checkpoint() does. The copy takes the place of one before, which
+  // has ended, in `kept`; null: it has memory of its own.
+  CheckpointSnapshot(Session& session, const JsonValue& extra, SnapshotMemory* kept = nullptr);
   // Saves as save_checkpoint() does.
   void save(const std::string& path, FileSystem& files = local_file_system(),
             const SaveOptions& options = {}) const;

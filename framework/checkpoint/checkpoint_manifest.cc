@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include <zlib.h>
-
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -148,16 +147,6 @@ Manifest read_manifest(std::string_view text) {
 std::string type_of(DType dtype, const Shape& shape) { return cat(safetensors_name(dtype), shape); }
 
 }  // namespace
-
-std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
-  if (bytes.empty()) return before;
-  return static_cast<std::uint32_t>(
-      crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
-std::uint32_t joined_crc32(std::uint32_t first, std::uint32_t second, std::uint64_t count) {
-  return static_cast<std::uint32_t>(crc32_combine64(first, second, static_cast<z_off64_t>(count)));
-}
 
 std::uint64_t Manifest::shown_step() const {
   const JsonValue* const steps = extra.find("steps");

@@ -21,11 +21,6 @@
 
 namespace belfry {
 
-// The CRC-32 of `bytes`, which follow bytes whose CRC-32 is `before`.
-std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
-// The CRC-32 of bytes that have the first one, followed by `count` bytes that have the second one.
-std::uint32_t joined_crc32(std::uint32_t first, std::uint32_t second, std::uint64_t count);
-
 // Metadata in the files of tensors.
 inline const std::map<std::string, std::string> kFileMetadata = {{"format", "belfry"}};
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/memory_folder.h"
 #include "belfry/framework/base/read_whole.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -221,30 +223,39 @@ void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> 
 
 namespace {
 
-MemoryBlock copy_in_block(const std::vector<std::byte>& bytes) {
+FileBytes owned_bytes(MemoryBlock block) {
+  const auto owner = std::make_shared<const MemoryBlock>(std::move(block));
+  return {owner, {owner->data(), owner->bytes()}};
+}
+
+FileBytes owned_copy(const std::vector<std::byte>& bytes) {
   MemoryBlock copy(host_allocator(), bytes.size());
   copy.store(bytes.data());
-  return copy;
+  return owned_bytes(std::move(copy));
 }
 
 }  // namespace
 
-MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uint64_t most) {
+FileBytes read_large_file(FileSystem& files, const std::string& path, std::uint64_t most) {
+  if (&files == &local_file_system() && is_private_in_memory(path)) {
+    const auto file = std::make_shared<const FileInMemory>(path);
+    if (file->bytes().size() <= most) return {file, file->bytes()};
+  }
   MemoryBlock bytes;
   read_whole(*files.open(path), path, most, [&](std::uint64_t size) -> std::span<std::byte> {
     bytes = MemoryBlock(host_allocator(), size);
     return {bytes.data(), bytes.bytes()};
   });
-  return bytes;
+  return owned_bytes(std::move(bytes));
 }
 
 Safetensors::Safetensors(const std::vector<std::byte>& bytes, std::string file)
-    : Safetensors(copy_in_block(bytes), std::move(file)) {}
+    : Safetensors(owned_copy(bytes), std::move(file)) {}
 
-Safetensors::Safetensors(MemoryBlock block, std::string file)
-    : bytes_(std::move(block)),
+Safetensors::Safetensors(FileBytes bytes, std::string file)
+    : bytes_(std::move(bytes)),
       file_(std::move(file)),
-      header_(read_safetensors_header(bytes(), bytes_.bytes(), file_)) {
+      header_(read_safetensors_header(bytes_.bytes, bytes_.bytes.size(), file_)) {
   for (const auto& [name, tensor] : header_.tensors)
     check_stored_values(tensor, values(tensor), file_);
 }

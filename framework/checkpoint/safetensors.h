@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,21 +66,28 @@ SafetensorsHeader read_safetensors_header(std::span<const std::byte> begin, std:
 void check_stored_values(const StoredTensor& tensor, std::span<const std::byte> values,
                          const std::string& file);
 
+// The bytes of a file, and what keeps them there.
+struct FileBytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
 // Like FileSystem::read(), for a file that may be large. The memory is in huge pages and not filled
-// before, which takes a fraction of the time.
-MemoryBlock read_large_file(FileSystem& files, const std::string& path, std::uint64_t most);
+// before, which takes a fraction of the time. A save in memory is not copied at all
+// (is_private_in_memory()).
+FileBytes read_large_file(FileSystem& files, const std::string& path, std::uint64_t most);
 
 // A file in memory that has been checked.
 class Safetensors {
  public:
   // Throws IoError naming `file`, the byte, what was expected there and, past the header, the
   // tensor. No allocation exceeds twice the bytes.
-  Safetensors(MemoryBlock bytes, std::string file);
+  Safetensors(FileBytes bytes, std::string file);
   // Copies the bytes; for small files.
   Safetensors(const std::vector<std::byte>& bytes, std::string file);
 
   const std::string& file() const { return file_; }
-  std::span<const std::byte> bytes() const { return {bytes_.data(), bytes_.bytes()}; }
+  std::span<const std::byte> bytes() const { return bytes_.bytes; }
   const std::map<std::string, StoredTensor>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   // The values of one of tensors().
@@ -88,7 +96,7 @@ class Safetensors {
   }
 
  private:
-  MemoryBlock bytes_;
+  FileBytes bytes_;
   std::string file_;
   SafetensorsHeader header_;
 };

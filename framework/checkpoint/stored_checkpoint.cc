@@ -45,9 +45,9 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
   constexpr std::uint64_t kLonger = 1 << 20;
   const auto listed = manifest.files.find(name);
   const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;
-  MemoryBlock bytes =
+  FileBytes bytes =
       read_part([&] { return read_large_file(files, path, std::max(size, size + kLonger)); });
-  manifest.find_damage(name, {bytes.data(), bytes.bytes()}, path);
+  manifest.find_damage(name, bytes.bytes, path);
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
   return content;

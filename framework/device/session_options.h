@@ -75,6 +75,9 @@ struct SessionOptions {
   // again when it is needed, with equal results. A step in use is never dropped; steps of prepare()
   // stay and do not count. At least 1.
   int kept_steps = 64;
+  // Variables get no first values before the first restore(), which computes only those that it is
+  // not given. Nothing runs before it.
+  bool awaits_restore = false;
   // Called with each plan before it gets memory. Tests inspect plans and inject faults here.
   std::function<void(Plan&)> plan_hook = {};
 

@@ -1,6 +1,8 @@
 // Runs a graph: owns the devices, the values of variables, and compiled plans.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -171,6 +173,9 @@ class Session {
   // read() asks the others for their parts. Any process may do so alone. write() and restore() take
   // the whole and keep the part of this process.
   Tensor read(Variable variable);
+  // Calls `look` with the bytes that read() gives, but copies nothing that the host has. `look`
+  // must not call the session.
+  void look_at(Variable variable, const std::function<void(std::span<const std::byte>)>& look);
   void write(Variable variable, const Tensor& value);
   // False after a failed run that had begun to write variables, until these are restored.
   bool intact() const;

@@ -97,7 +97,8 @@ struct Session::State {
   std::vector<Tensor> first_values(std::span<const Node* const> variables,
                                    std::span<void* const> into = {});
 
-  // The part of a variable that this process holds.
+  // Calls f with the memory of a variable, or of the part that this process holds.
+  void with_memory(Variable variable, const std::function<void(const MemoryBlock&)>& f);
   Tensor read_own(Variable variable);
   // Fetches parts of variables that are newer in other processes. The run lock is held.
   void fetch_newer_parts();
@@ -132,6 +133,7 @@ struct Session::State {
   void fit_arenas(const Plan& plan);
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);
+  void expect_restore(std::span<const Node* const> fresh);
   std::vector<void*> memory_to_fill(std::span<const Node* const> originals) const;
   void print_placement(const Plan& plan);
 

@@ -15,6 +15,19 @@ Tensor Session::read(Variable variable) {
   return variable.node().variable().part ? state_->parts.whole_of(variable, own) : own;
 }
 
+void Session::look_at(Variable variable,
+                      const std::function<void(std::span<const std::byte>)>& look) {
+  bool has_looked = false;
+  if (!variable.node().variable().part)
+    state_->with_memory(variable, [&](const MemoryBlock& memory) {
+      has_looked = memory.on_host();
+      if (has_looked) look({memory.data(), memory.bytes()});
+    });
+  if (has_looked) return;
+  const Tensor value = read(variable);
+  look({value.raw(), value.bytes()});
+}
+
 void Session::write(Variable variable, const Tensor& value) {
   require(value.shape() == variable.whole_shape() && value.dtype() == variable.dtype(),
           variable.node().describe(), ": is ", TensorType{variable.whole_shape(), variable.dtype()},
@@ -79,6 +92,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   }
   state_->runtime.suspects.clear();
   state_->runtime.step = step;
+  state_->options.awaits_restore = false;
 }
 
 const Graph& Session::graph() const { return state_->graph; }

@@ -54,10 +54,11 @@ void warn_of_moved(std::span<const Node* const> fresh, const VariableMemory& var
 void Session::State::initialise(const Plan& plan) {
   const std::vector<const Node*> fresh = variables.add(plan);
   try {
-    if (!options.dry_run)
+    if (!options.dry_run && !options.awaits_restore)
       fill_in(fresh);
     else if (options.log_device_placement && !fresh.empty())
       print_placement(compile(initials_of(fresh), {}, context()));
+    if (options.awaits_restore) expect_restore(fresh);
   } catch (...) {  // a variable without first value must not exist
     variables.remove(fresh);
     throw;
@@ -65,6 +66,12 @@ void Session::State::initialise(const Plan& plan) {
   parts.publish();
   if (!fresh.empty()) use.note_peak();
   if (options.allow_soft_placement) warn_of_moved(fresh, variables, *plan.placement);
+}
+
+// As after a run that has failed while it wrote them.
+void Session::State::expect_restore(std::span<const Node* const> fresh) {
+  const std::lock_guard no_run(runtime.run_lock);
+  runtime.suspects.insert(fresh.begin(), fresh.end());
 }
 
 void Session::State::fill_in(std::span<const Node* const> fresh) {
@@ -111,15 +118,20 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
   return step->fetched;
 }
 
-Tensor Session::State::read_own(Variable variable) {
+void Session::State::with_memory(Variable variable,
+                                 const std::function<void(const MemoryBlock&)>& f) {
   const std::lock_guard lock(mutex);
   ensure(variable);
   const Node* const node = &variable.node();
   const MemoryBlock& memory = variables.memory_of(*node);
   const std::lock_guard no_run(runtime.run_lock);
   if (runtime.is_behind({&node, 1})) fetch_newer_parts();
+  f(memory);
+}
+
+Tensor Session::State::read_own(Variable variable) {
   Tensor value(variable.shape(), variable.dtype());
-  memory.load(value.mutable_raw());
+  with_memory(variable, [&](const MemoryBlock& memory) { memory.load(value.mutable_raw()); });
   return value;
 }
 

@@ -184,9 +184,9 @@ void CompiledStep::State::check_intact() {
   if (runtime.suspects.empty()) return;
   if (runs_beside_others() && runtime.cause) std::rethrow_exception(runtime.cause);
   throw InvalidArgument(
-      "an earlier run failed after it had begun to write variables, so their values are not "
-      "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
-      "before running again");
+      "an earlier run failed after it had begun to write variables, or they await a restore, so "
+      "their values are not those of any step; restore them with restore_checkpoint, "
+      "Session::restore or Session::write before running again");
 }
 
 // Fetches variables that the run reads and that are newer in other processes. The run gathers some

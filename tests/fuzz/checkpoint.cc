@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"

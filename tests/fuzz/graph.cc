@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/graph_file.h"

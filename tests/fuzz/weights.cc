@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/tests/fuzz/target.h"
 #include "belfry/trainers/commands/checkpoint_diff.h"

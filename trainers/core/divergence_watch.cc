@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "belfry/framework/base/log.h"
@@ -24,16 +25,19 @@ constexpr double kUselessWeight = 1e9;  // a cause of values that are not finite
 constexpr std::size_t kMostBytesToRead = std::size_t{1} << 26;  // of the weights, once
 
 // The largest absolute value; NaN if one is NaN.
-double largest_weight_of(const Tensor& tensor) {
-  return visit_floating(tensor.dtype(), [&](auto type) {
-    double largest = 0;
-    for (const auto value : tensor.data<decltype(type)>()) {
-      const double size = std::abs(static_cast<double>(value));
-      if (!(size <= largest)) largest = size;
-      if (std::isnan(size)) break;
-    }
-    return largest;
+double largest_weight_of(Session& session, Variable variable) {
+  double largest = 0;
+  session.look_at(variable, [&](std::span<const std::byte> bytes) {
+    visit_floating(variable.dtype(), [&](auto type) {
+      const auto* const values = reinterpret_cast<const decltype(type)*>(bytes.data());
+      for (const auto value : std::span(values, bytes.size() / sizeof type)) {
+        const double size = std::abs(static_cast<double>(value));
+        if (!(size <= largest)) largest = size;
+        if (std::isnan(size)) break;
+      }
+    });
   });
+  return largest;
 }
 
 // The largest rate at which no update of checked gradients can make a value that is not finite. The
@@ -67,7 +71,7 @@ LargestWeight largest_weight_of(BuiltTraining& built) {
   LargestWeight largest;
   for (const Variable variable : originals_of(built.graph().variables(kTrainableVariables))) {
     if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
-    const double size = largest_weight_of(built.session().read(variable));
+    const double size = largest_weight_of(built.session(), variable);
     if (!(size <= largest.size)) largest = {size, variable};
     if (std::isnan(size)) break;
   }
@@ -218,7 +222,7 @@ void DivergenceWatch::look_at_first_update() {
     bytes += static_cast<std::size_t>(variable.shape().elements()) * size_of(variable.dtype());
     if (bytes > kMostBytesToRead) return;
     if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
-    const double largest = largest_weight_of(built_.session().read(variable));
+    const double largest = largest_weight_of(built_.session(), variable);
     const std::string made = cat("the first update made '", variable.logical_name(), "' ");
     if (!std::isfinite(largest))
       suspects_.first_update =

@@ -20,6 +20,8 @@ struct ReplicaHashes {
 
   std::uint64_t all() const;  // one for all, never 0
 };
+// check_hash() of its value, which is not copied where the host has it.
+std::uint64_t check_hash_of(Session& session, Variable variable);
 ReplicaHashes replica_hashes(Session& session, const Graph& graph, std::int64_t steps);
 
 // What the processes had when they differed. A run keeps it, until the steps before it have been

@@ -351,8 +351,8 @@ std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
   if (differs(kArithmetic))
     return cat("it was saved by ", then(kArithmetic), " and resumes with ", is(kArithmetic));
   if (differs(kShards))
-    return cat("the global batch had ", counted(then(kShards), "shard"), " and now has ",
-               is(kShards));
+    return cat("the number of shards (", the_option("shards"), ") was ", then(kShards),
+               " and is now ", is(kShards));
   if (differs(kSums)) {
     constexpr char kCanonical[] = "the canonical sum";
     return cat("gradients were combined by ", first_of(then(kSums), kCanonical),

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -24,6 +23,7 @@
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/data_identity.h"
+#include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/fingerprint_difference.h"
 #include "belfry/trainers/core/fingerprint_keys_impl.h"
 #include "belfry/trainers/core/option_rows.h"
@@ -202,12 +202,12 @@ void add_variables(BuiltTraining& built, std::vector<AgreedItem>& items) {
   for (const Variable variable : original_variables(built.graph())) {
     const Node& node = variable.node();
     const std::optional<VariablePart>& part = node.variable().part;
-    items.push_back({cat("variable '", variable.logical_name(), "'"),
-                     cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
-                         node.origin().site, variable.trainable() ? "" : ", not trained",
-                         part ? cat(", in parts from ", join(part->cuts))
-                              : cat(", with the value ",
-                                    hex(check_hash(built.session().read(variable)), 16)))});
+    items.push_back(
+        {cat("variable '", variable.logical_name(), "'"),
+         cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
+             node.origin().site, variable.trainable() ? "" : ", not trained",
+             part ? cat(", in parts from ", join(part->cuts))
+                  : cat(", with the value ", hex(check_hash_of(built.session(), variable), 16)))});
   }
 }
 

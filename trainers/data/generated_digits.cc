@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/data/digit_glyphs_impl.h"
 #include "belfry/trainers/util/counter_random.h"
 
@@ -90,11 +92,10 @@ void shade(const Distances& distances, const Style& style, CounterRandom& random
   }
 }
 
-// Returns the label.
-std::uint8_t draw_digit(std::uint64_t key, std::uint8_t* image) {
-  CounterRandom random(key);
-  const std::uint64_t label = random.below(kDigitClasses);
-  const auto& forms = digit_glyphs()[label];
+int draw_label(CounterRandom& random) { return static_cast<int>(random.below(kDigitClasses)); }
+
+void draw_digit(CounterRandom random, std::uint8_t* image) {
+  const auto& forms = digit_glyphs()[static_cast<std::size_t>(draw_label(random))];
   const Glyph& glyph = forms[random.below(forms.size())];
   const Style style = random_style(random);
   Distances distances;
@@ -108,19 +109,49 @@ std::uint8_t draw_digit(std::uint64_t key, std::uint8_t* image) {
     }
   }
   shade(distances, style, random, image);
-  return static_cast<std::uint8_t>(label);
+}
+
+CounterRandom random_of(std::uint64_t seed, std::int64_t index) {
+  return CounterRandom(combine_key(seed, static_cast<std::uint64_t>(index)));
+}
+
+std::size_t checked_count(std::int64_t count) {
+  require(count >= 0, "cannot generate ", count, " digits");
+  return static_cast<std::size_t>(count);
 }
 
 }  // namespace
 
-LabelledImages draw_digits(std::int64_t count, std::uint64_t seed) {
-  LabelledImages digits{.images = Tensor({count, kDigitSide, kDigitSide}, DType::kU8),
-                        .labels = Tensor({count}, DType::kU8)};
-  std::uint8_t* image = digits.images.mutable_data<std::uint8_t>().data();
-  const auto labels = digits.labels.mutable_data<std::uint8_t>();
-  for (std::size_t i = 0; i < labels.size(); ++i, image += kPixels)
-    labels[i] = draw_digit(combine_key(seed, i), image);
-  return digits;
+GeneratedDigits::GeneratedDigits(std::int64_t count, std::uint64_t seed, std::string description)
+    : count_(count),
+      seed_(seed),
+      description_(std::move(description)),
+      images_(host_allocator(), checked_count(count) * kPixels),
+      once_(std::make_unique<std::once_flag[]>(checked_count(count))) {}
+
+std::vector<Dataset::Field> GeneratedDigits::signature() const {
+  return {{"image", DType::kF32, {kDigitSide, kDigitSide, 1}}, {"label", DType::kI32, {}}};
+}
+
+const std::uint8_t* GeneratedDigits::drawn(std::int64_t index) const {
+  const auto i = static_cast<std::size_t>(index);
+  auto* const image = reinterpret_cast<std::uint8_t*>(images_.data()) + i * kPixels;
+  std::call_once(once_[i], [&] { draw_digit(random_of(seed_, index), image); });
+  return image;
+}
+
+void GeneratedDigits::gather(std::span<const std::int64_t> indices,
+                             std::span<std::byte* const> out) const {
+  auto* pixels = reinterpret_cast<float*>(out[0]);
+  auto* labels = reinterpret_cast<std::int32_t*>(out[1]);
+  for (const std::int64_t index : indices) {
+    require(index >= 0 && index < count_, "sample ", index, " of a dataset of ", count_);
+    const std::uint8_t* const image = drawn(index);
+    for (int i = 0; i < kPixels; ++i) pixels[i] = static_cast<float>(image[i]) * (1.0f / 255);
+    pixels += kPixels;
+    CounterRandom random = random_of(seed_, index);
+    *labels++ = draw_label(random);
+  }
 }
 
 }  // namespace belfry::data

@@ -21,8 +21,13 @@ constexpr std::int64_t kTrainCount = 60000, kTestCount = 10000;
 constexpr int kMaxLabel = 9;
 constexpr std::uint64_t kLabelHeader = 8;  // bytes before the first label in its file
 
+struct LabelledImages {
+  Tensor images;  // u8 [count, kDigitSide, kDigitSide], white on black
+  Tensor labels;  // u8 [count]
+};
+
 std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description,
-                                      std::int64_t left_out = 0) {
+                                      std::int64_t left_out) {
   std::vector<TensorDataset::Source> sources;
   sources.push_back({.name = "image",
                      .rows = std::move(digits.images),
@@ -119,8 +124,8 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   const char* kind = train ? " training" : " test";
   if (dirs.data_dir.empty()) {
     const std::int64_t count = train ? kTrainCount : kTestCount;
-    return make_dataset(
-        draw_digits(count, train ? kTrainSeed : kTestSeed),
+    return std::make_unique<GeneratedDigits>(
+        count, train ? kTrainSeed : kTestSeed,
         cat("generated digits: ", count, kind, " images (no data directory given)"));
   }
   BadRecords bad(dirs.bad_records);
@@ -153,9 +158,8 @@ std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
 }
 
 std::unique_ptr<Dataset> generated_digits(std::int64_t count, std::uint64_t seed) {
-  require(count >= 0, "cannot generate ", count, " digits");
-  return make_dataset(draw_digits(count, seed),
-                      cat("generated digits: ", count, " images from seed ", seed));
+  return std::make_unique<GeneratedDigits>(
+      count, seed, cat("generated digits: ", count, " images from seed ", seed));
 }
 
 }  // namespace belfry::data

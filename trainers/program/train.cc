@@ -239,6 +239,7 @@ class TrainingProgram {
   };
 
   int train() {
+    options_.session.awaits_restore = run_.start().found().has_value();
     start_ = build();
     set_up("resuming the run");
     run_.start().restore(*trainer_);

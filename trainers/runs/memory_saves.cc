@@ -140,7 +140,7 @@ void MemorySaver::save(Trainer& trainer, std::int64_t steps) {
   const JsonValue state = state_of_rank_0(trainer);
   if (state.kind() != JsonValue::Kind::kObject || !folder_ || saving_.is_under_way()) return;
   settle();
-  saving_.begin(CheckpointSnapshot(trainer.session(), state),
+  saving_.begin(CheckpointSnapshot(trainer.session(), state, &copies_),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
 }
 

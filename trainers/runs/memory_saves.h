@@ -73,7 +73,8 @@ class MemorySaver final : public Callback {
   bool is_on_ = false, spans_hosts_ = false, has_warned_ = false;
   std::int64_t begun_at_ = 0;             // the step at which this start began
   std::unique_ptr<RunDirectory> folder_;  // of the first process of a host
-  BackgroundSave saving_;                 // last: it uses the others
+  SnapshotMemory copies_;
+  BackgroundSave saving_;  // last: it uses the others
 };
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"
@@ -230,13 +231,6 @@ TEST(Manifest, ReadsBackWhatItPrints) {
   EXPECT_EQ(read.step, ~std::uint64_t{0});
   EXPECT_EQ(read.files.at("f").crc32, 0x89abcdefu);
   EXPECT_EQ(read.tensors.at("\"crc32\"").shape, (Shape{0, 2}));
-}
-
-TEST(Manifest, UsesTheCrcOfZlib) {
-  EXPECT_EQ(crc32_of(std::as_bytes(std::span("123456789", 9))), 0xcbf43926u);
-  EXPECT_EQ(
-      crc32_of(std::as_bytes(std::span("6789", 4)), crc32_of(std::as_bytes(std::span("12345", 5)))),
-      0xcbf43926u);
 }
 
 }  // namespace checkpoint_damage_test

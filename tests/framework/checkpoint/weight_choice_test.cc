@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops.h"

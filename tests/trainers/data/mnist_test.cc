@@ -1,21 +1,24 @@
 #include "belfry/trainers/data/mnist.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/data/unread_folder.h"
-#include "belfry/trainers/data/generated_digits.h"
 
 namespace belfry {
 namespace mnist_test {
@@ -29,13 +32,6 @@ using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// 64-bit FNV-1a.
-std::uint64_t hash_bytes(const Tensor& tensor, std::uint64_t hash = 0xCBF29CE484222325u) {
-  for (std::size_t i = 0; i < tensor.bytes(); ++i)
-    hash = (hash ^ std::to_integer<std::uint64_t>(tensor.raw()[i])) * 0x100000001B3u;
-  return hash;
-}
 
 std::vector<Tensor> all_samples(const Dataset& dataset) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(dataset.size()));
@@ -223,22 +219,53 @@ TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {
   EXPECT_NEAR(sum / static_cast<double>(pixels.size()), 0.1325, 1e-4);
 }
 
+// As bytes, which pixels are made of.
+std::vector<std::byte> drawn_bytes(const Dataset& dataset) {
+  const std::vector<Tensor> samples = all_samples(dataset);
+  std::vector<std::byte> bytes;
+  for (const float pixel : samples[0].data<float>())
+    bytes.push_back(static_cast<std::byte>(std::lround(pixel * 255)));
+  for (const int label : samples[1].data<std::int32_t>())
+    bytes.push_back(static_cast<std::byte>(label));
+  return bytes;
+}
+
 TEST(GeneratedDigits, AreTheSameBitsOnEveryMachine) {
-  const auto digits = data::draw_digits(1000, 1);
-  EXPECT_EQ(hash_bytes(digits.labels, hash_bytes(digits.images)), 0xD361136998EC1DCDu);
+  Fnv1a hash;
+  hash.add(drawn_bytes(*data::generated_digits(1000, 1)));
+  EXPECT_EQ(hash.value(), 0xD361136998EC1DCDu);
 }
 
 TEST(GeneratedDigits, DependOnSeedAndIndexAlone) {
-  const auto few = data::draw_digits(10, 5), many = data::draw_digits(50, 5);
-  EXPECT_TRUE(std::ranges::equal(few.images.data<std::uint8_t>(),
-                                 many.images.data<std::uint8_t>().first(10 * 784)));
-  EXPECT_FALSE(data::draw_digits(10, 6).images == few.images);
+  const auto many = data::generated_digits(50, 5);
+  const std::vector<std::int64_t> some{7, 3, 7};
+  const std::vector<Tensor> few = gather_tensors(*many, some), all = all_samples(*many);
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    const auto row = static_cast<std::size_t>(some[i]);
+    EXPECT_TRUE(std::ranges::equal(few[0].data<float>().subspan(i * 784, 784),
+                                   all[0].data<float>().subspan(row * 784, 784)));
+    EXPECT_EQ(few[1].data<std::int32_t>()[i], all[1].data<std::int32_t>()[row]);
+  }
+  EXPECT_NE(drawn_bytes(*data::generated_digits(50, 6)), drawn_bytes(*many));
+  EXPECT_THROW(gather_tensors(*many, std::vector<std::int64_t>{50}), InvalidArgument);
+}
+
+TEST(GeneratedDigits, AreGatheredByAnyThread) {
+  const auto digits = data::generated_digits(300, 5);
+  std::vector<std::vector<std::byte>> gathered(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& bytes : gathered) threads.emplace_back([&] { bytes = drawn_bytes(*digits); });
+  }
+  for (const auto& bytes : gathered) EXPECT_EQ(bytes, gathered[0]);
+  EXPECT_EQ(gathered[0], drawn_bytes(*data::generated_digits(300, 5)));
 }
 
 TEST(GeneratedDigits, HoldEveryClassAboutEquallyOften) {
-  const auto digits = data::draw_digits(5000, 3);
+  const std::vector<Tensor> digits = all_samples(*data::generated_digits(5000, 3));
   std::vector<int> count(10);
-  for (const std::uint8_t label : digits.labels.data<std::uint8_t>()) ++count.at(label);
+  for (const int label : digits[1].data<std::int32_t>())
+    ++count.at(static_cast<std::size_t>(label));
   for (const int c : count) EXPECT_NEAR(c, 500, 100);
 }
 

@@ -98,7 +98,8 @@ TEST_F(RunHashTest, StepsThatAreComputedAgainAreCompared) {
   otherwise.insert(otherwise.end(), {from_6, "--replay=" + directory_, "--replay_step=8"});
   otherwise.push_back("--shards=4");
   EXPECT_THAT(run_train(otherwise).error,
-              HasSubstr("cannot be computed again with the same bits: the global batch had"));
+              HasSubstr("cannot be computed again with the same bits: the number of shards "
+                        "(--shards) was"));
 }
 
 // In a run whose processes update parts, no process has the whole of a gradient.

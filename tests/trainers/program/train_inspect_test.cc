@@ -112,7 +112,7 @@ TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
   run({"--devices=cpu:2", "--shards=4", "--max_steps=2", "--run_dir=" + saved});
   EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=2", "--max_steps=3",
                    "--resume=" + saved}),
-              HasSubstr("the global batch had 4 shards and now has 2"));
+              HasSubstr("the number of shards (--shards) was 4 and is now 2"));
   EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=4", "--max_steps=3",
                    "--resume=" + saved}),
               testing::Not(HasSubstr("shards")));

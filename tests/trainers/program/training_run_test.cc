@@ -103,8 +103,8 @@ TEST_F(TrainingRunTest, TakesTheGlobalBatchOfTheRunToOtherDevices) {
   const TrainResult other =
       start({"--devices=cpu:2", "--shards=2", "--epochs=3", "--global_batch_size=8"});
   EXPECT_EQ(other.code, 0);
-  EXPECT_THAT(other.error, HasSubstr("resume: not the same bits because the global batch had 4 "
-                                     "shards and now has 2"));
+  EXPECT_THAT(other.error, HasSubstr("resume: not the same bits because the number of shards "
+                                     "(--shards) was 4 and is now 2"));
 }
 
 TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {

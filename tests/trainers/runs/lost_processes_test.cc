@@ -1,9 +1,12 @@
 // 64 processes, of which one is killed while it saves, evaluates, or lets another one save. All
 // others end and name it, and the run resumes from the newest save to the bits of an undisturbed
-// one.
+// one. Long tests do so with 1,024.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -25,9 +28,10 @@
 namespace belfry {
 namespace lost_processes_test {
 
+using Clock = std::chrono::steady_clock;
 using ::testing::StartsWith;
 
-constexpr int kSize = 64, kPerHost = 8, kStepsPerEpoch = 5;
+constexpr int kHosts = 8, kStepsPerEpoch = 5;
 constexpr char kRun[] = "/disk/run";
 
 // Calls `f` whenever samples are read.
@@ -64,25 +68,29 @@ struct SavedRun final : Callback {
 // How a process ends.
 struct End {
   std::string hash, error;
+  Clock::time_point at;
 };
 
 // What happens on the way.
 struct Plan {
+  int size = 64;                                // processes
   MemoryFileSystem* disk = nullptr;             // where rank 0 saves; null: it does not
   std::function<void()> armed = nullptr;        // as in SavedRun
   std::function<void(int)> tests = [](int) {};  // gets the rank of whoever reads test data
   std::string from = "";                        // the checkpoint; empty: none
 };
 
+// Trains in one of several processes, or alone, with the same bits. Returns the hash of its state.
 std::string train_one(const std::shared_ptr<Processes>& processes, const Plan& plan) {
-  const int rank = processes->rank();
-  const auto data = smooth_data(std::int64_t{kStepsPerEpoch} * kSize);
-  const ToldData test_data(smooth_data(2 * kSize), [&plan, rank] { plan.tests(rank); });
+  const int rank = processes ? processes->rank() : 0;
+  const auto data = smooth_data(std::int64_t{kStepsPerEpoch} * plan.size);
+  const ToldData test_data(smooth_data(2 * plan.size), [&plan, rank] { plan.tests(rank); });
   Console console(nullptr);
   TrainerOptions options{.model = smooth_model,
                          .optimizer = sgd(0.05),
                          .aggregation = {.allreduce = "collective"},
-                         .batch_size = 1,
+                         .batch_size = processes ? 1 : plan.size,
+                         .shards = plan.size,
                          .epochs = 4,
                          .session = {.threads = 1, .processes = processes}};
   if (rank == 0 && plan.disk) {
@@ -96,24 +104,27 @@ std::string train_one(const std::shared_ptr<Processes>& processes, const Plan& p
   return state_hash(trainer.session(), trainer.graph());
 }
 
-std::vector<End> train(test::MemoryNetwork& network, const Plan& plan) {
-  std::vector<End> ends(kSize);
-  test::run_in_memory(network, kSize,
-                      [&](const std::shared_ptr<Processes>& processes) {
-                        End& end = ends[static_cast<std::size_t>(processes->rank())];
-                        try {
-                          end.hash = train_one(processes, plan);
-                        } catch (const std::exception& error) {
-                          end.error = error.what();
-                        }
-                      },
-                      {.beat = std::chrono::milliseconds(40), .most_silent = 50});
-  return ends;
+// Beats are as far apart as so many threads on few cores need.
+WatchOptions watch_of(int size) {
+  if (size <= 64) return {.beat = std::chrono::milliseconds(40), .most_silent = 50};
+  return {.beat = std::chrono::milliseconds(1'000), .most_silent = 0, .stall_warn = {}};
 }
 
-std::vector<End> train_undisturbed(const std::string& from = "") {
-  test::MemoryNetwork network(kSize, kPerHost);
-  return train(network, {.from = from});
+std::vector<End> train(test::MemoryNetwork& network, const Plan& plan) {
+  std::vector<End> ends(static_cast<std::size_t>(plan.size));
+  test::run_in_memory(
+      network, plan.size,
+      [&](const std::shared_ptr<Processes>& processes) {
+        End& end = ends[static_cast<std::size_t>(processes->rank())];
+        try {
+          end.hash = train_one(processes, plan);
+        } catch (const std::exception& error) {
+          end.error = error.what();
+        }
+        end.at = Clock::now();
+      },
+      watch_of(plan.size));
+  return ends;
 }
 
 void copy_newest(MemoryFileSystem& disk, const std::string& folder) {
@@ -127,41 +138,68 @@ void copy_newest(MemoryFileSystem& disk, const std::string& folder) {
   }
 }
 
-// Trains until `rank` is lost, then from the newest save.
-void expect_lost(int rank, test::MemoryNetwork& network, MemoryFileSystem& disk, Plan plan) {
-  plan.disk = &disk;
-  const std::vector<End> ends = train(network, plan);
-  for (int r = 0; r < kSize; ++r)
-    if (r != rank) {
-      EXPECT_THAT(
-          ends[static_cast<std::size_t>(r)].error,
-          StartsWith(cat("rank ", rank, ", host", rank / kPerHost, ": the process has ended")))
+// Trains until `kill` has killed `rank`, then from the newest save.
+struct Loss {
+  int rank, size = 64;
+  test::MemoryNetwork network{size, size / kHosts};
+  MemoryFileSystem disk{"/disk"};
+  Clock::time_point killed_at = {};
+
+  void kill() {
+    killed_at = Clock::now();
+    network.kill(rank);
+  }
+
+  void expect(Plan plan) {
+    plan.size = size;
+    plan.disk = &disk;
+    const std::vector<End> ends = train(network, plan);
+    ASSERT_NE(killed_at, Clock::time_point());
+    expect_named(ends);
+    const test::TemporaryFolder folder;
+    copy_newest(disk, folder.path());
+    ::testing::internal::CaptureStderr();  // each says from what it resumes
+    test::MemoryNetwork again(size, size / kHosts);
+    const std::vector<End> resumed = train(again, {.size = size, .from = folder.path()});
+    const std::string undisturbed = train_one(nullptr, {.size = size});
+    ::testing::internal::GetCapturedStderr();
+    for (const End& end : resumed) EXPECT_EQ(end.hash, undisturbed) << end.error;
+  }
+
+ private:
+  void expect_named(const std::vector<End>& ends) const {
+    Clock::time_point last = killed_at;
+    for (int r = 0; r < size; ++r) {
+      if (r == rank) continue;
+      const End& end = ends[static_cast<std::size_t>(r)];
+      last = std::max(last, end.at);
+      EXPECT_THAT(end.error, StartsWith(cat("rank ", rank, ", host", rank * kHosts / size,
+                                            ": the process has ended")))
           << "of rank " << r;
     }
-  const test::TemporaryFolder folder;
-  copy_newest(disk, folder.path());
-  ::testing::internal::CaptureStderr();  // each says from what it resumes
-  const std::vector<End> resumed = train_undisturbed(folder.path()),
-                         undisturbed = train_undisturbed();
-  ::testing::internal::GetCapturedStderr();
-  ASSERT_NE(undisturbed[0].hash, "") << undisturbed[0].error;
-  for (const End& end : resumed) EXPECT_EQ(end.hash, undisturbed[0].hash) << end.error;
+    const double seconds = std::chrono::duration<double>(last - killed_at).count();
+    if (size > 64) std::cout << size << " processes were gone after " << seconds << " s\n";
+  }
+};
+
+// The process is killed in the middle of a save of rank 0. The call fails if that is rank 0 itself.
+void expect_lost_in_a_save(Loss loss) {
+  constexpr int kCall = 8;
+  loss.expect({.armed = [&] {
+    loss.disk.at_call(kCall, [&](MemoryFileSystem&) {
+      loss.kill();
+      if (loss.rank == 0) throw Crash();
+    });
+  }});
 }
 
-// Rank `rank` is killed in the middle of a save of rank 0. The call fails if that is rank 0 itself.
-void expect_lost_in_a_save(int rank) {
-  constexpr int kCall = 8;
-  test::MemoryNetwork network(kSize, kPerHost);
-  MemoryFileSystem disk("/disk");
-  std::atomic<bool> killed = false;
-  expect_lost(rank, network, disk, {.armed = [&] {
-                disk.at_call(kCall, [&](MemoryFileSystem&) {
-                  killed = true;
-                  network.kill(rank);
-                  if (rank == 0) throw Crash();
-                });
-              }});
-  EXPECT_TRUE(killed);
+void expect_lost_in_an_evaluation(Loss loss) {
+  std::atomic<bool> is_armed = false;
+  loss.expect({.armed = [&] { is_armed = true; },
+               .tests =
+                   [&](int reader) {
+                     if (reader == loss.rank && is_armed.exchange(false)) loss.kill();
+                   }});
 }
 
 // More errors at once than rethrow_from() remembers. ThreadSanitizer does not see the counts of
@@ -173,22 +211,23 @@ class LostProcesses : public ::testing::Test {
   }
 };
 
-TEST_F(LostProcesses, TheOneThatSavesIsNamed) { expect_lost_in_a_save(0); }
+TEST_F(LostProcesses, TheOneThatSavesIsNamed) { expect_lost_in_a_save({.rank = 0}); }
 
-TEST_F(LostProcesses, OneThatEndsWhileAnotherSavesIsNamed) { expect_lost_in_a_save(37); }
+TEST_F(LostProcesses, OneThatEndsWhileAnotherSavesIsNamed) { expect_lost_in_a_save({.rank = 37}); }
 
 // Rank 32, which passes on what others say.
-TEST_F(LostProcesses, OneThatEvaluatesIsNamed) {
-  test::MemoryNetwork network(kSize, kPerHost);
-  MemoryFileSystem disk("/disk");
-  std::atomic<bool> is_armed = false;
-  expect_lost(32, network, disk,
-              {.armed = [&] { is_armed = true; },
-               .tests =
-                   [&](int rank) {
-                     if (rank == 32 && is_armed) network.kill(rank);
-                   }});
-  EXPECT_TRUE(is_armed);
+TEST_F(LostProcesses, OneThatEvaluatesIsNamed) { expect_lost_in_an_evaluation({.rank = 32}); }
+
+TEST_F(LostProcesses, LongOfAThousandTheOneThatSavesIsNamed) {
+  expect_lost_in_a_save({.rank = 0, .size = 1'024});
+}
+
+TEST_F(LostProcesses, LongOfAThousandOneThatEndsWhileAnotherSavesIsNamed) {
+  expect_lost_in_a_save({.rank = 601, .size = 1'024});
+}
+
+TEST_F(LostProcesses, LongOfAThousandOneThatEvaluatesIsNamed) {
+  expect_lost_in_an_evaluation({.rank = 512, .size = 1'024});
 }
 
 }  // namespace lost_processes_test
