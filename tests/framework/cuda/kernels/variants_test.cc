@@ -15,6 +15,8 @@
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/normalization/fused_layer_norm.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
@@ -132,31 +134,41 @@ TEST_F(Variants, AreKnownByTheirKeys) {
 
 // The shapes have one thread's rows and several groups of rows, in packs and not.
 TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
-  for (const DType dtype : kTypes)
-    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
-      SCOPED_TRACE(cat(name_of(dtype), " ", shape));
-      const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
-      const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
-                   beta = numbers(channels.shape, DType::kF32, 3);
-      const std::vector<Tensor> given{x, gamma, beta};
-      const Ran forward =
-          run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
-              {image, channels, channels});
-      const auto& [y, mean, variance] =
-          std::tie(forward.results[0], forward.results[1], forward.results[2]);
-      Tensor dy = numbers(shape, dtype, 4);
-      set_odd(dy);
-      std::vector<Tensor> values{dy, x, gamma, mean, variance, y, beta};
-      const Node& node = node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
-      const std::vector<TensorType> outputs{image, channels, channels};
-      EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
-      Variant::set({});
-      const Ran with_y = run(node, values, outputs);
-      std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
-      const Ran without = run(node, values, outputs);
-      for (std::size_t i = 0; i < outputs.size(); ++i)
-        EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
-    }
+  const NodeOptions options(BatchNormOptions{});
+  for (const bool trained : {true, false})
+    for (const DType dtype : kTypes)
+      for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
+        SCOPED_TRACE(cat(trained ? "training " : "inference ", name_of(dtype), " ", shape));
+        const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+        const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
+                     beta = numbers(channels.shape, DType::kF32, 3);
+        std::vector<Tensor> given{x, gamma, beta};
+        std::vector<TensorType> outputs{image};
+        if (trained)
+          outputs.insert(outputs.end(), 2, channels);
+        else
+          given.insert(given.end(),
+                       {numbers(channels.shape, DType::kF32, 5), ones(channels.shape)});
+        const Op& forward = trained ? kFusedBatchNormTrainRelu : kFusedBatchNormInferenceRelu;
+        const Op& backward = trained ? kFusedBatchNormTrainGrad : kFusedBatchNormInferenceGrad;
+        const std::vector<Tensor> found =
+            run(node_of(forward, given, options), given, outputs).results;
+        Tensor dy = numbers(shape, dtype, 4);
+        set_odd(dy);
+        std::vector<Tensor> values{
+            dy,       x,   gamma, trained ? found[1] : given[3], trained ? found[2] : given[4],
+            found[0], beta};
+        const Node& node = node_of(backward, values, options);
+        outputs.resize(1);
+        outputs.insert(outputs.end(), trained ? 2 : 4, channels);
+        EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
+        Variant::set({});
+        const Ran with_y = run(node, values, outputs);
+        std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
+        const Ran without = run(node, values, outputs);
+        for (std::size_t i = 0; i < outputs.size(); ++i)
+          EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
+      }
 }
 
 // With a gamma of 0, beta is the input of ReLU: around what rounds to 0, and what is no number.
@@ -240,6 +252,25 @@ TEST_F(Variants, OfLossesReadLogitsAsTheyAreStored) {
         EXPECT_EQ(saved(kKey, correct, two, {{{}, DType::kF32}}), 1);
       }
     }
+}
+
+// Rows are short, or longer than shared memory keeps; with and without a sum.
+TEST_F(Variants, OfRowNormsRoundTheirGradients) {
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const Shape& shape : {Shape{2200, 16}, Shape{3, 1100}})
+      for (const bool adds : {false, true}) {
+        SCOPED_TRACE(cat(name_of(dtype), " ", shape, adds));
+        const TensorType rows{shape, DType::kF32}, factors{{shape.back()}, DType::kF32},
+            narrow{shape, dtype};
+        std::vector<Tensor> values{numbers(shape, dtype, 1), numbers(shape, DType::kF32, 2),
+                                   numbers(factors.shape, DType::kF32, 3)};
+        if (adds) values.push_back(numbers(shape, DType::kF32, 4));
+        constexpr const char* kKey = "row_norm.narrow_gradient";
+        const Node& layer = node_of(kFusedLayerNormGrad, values, NodeOptions(LayerNormOptions{}));
+        EXPECT_EQ(saved(kKey, layer, values, {rows, factors, factors, narrow}), 1);
+        const Node& rms = node_of(kFusedRmsNormGrad, values, NodeOptions(RmsNormOptions{}));
+        EXPECT_EQ(saved(kKey, rms, values, {rows, factors, narrow}), 1);
+      }
 }
 
 TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
