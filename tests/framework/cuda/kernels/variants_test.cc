@@ -13,6 +13,7 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/all_finite.h"
+#include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"
@@ -271,6 +272,41 @@ TEST_F(Variants, OfRowNormsRoundTheirGradients) {
         const Node& rms = node_of(kFusedRmsNormGrad, values, NodeOptions(RmsNormOptions{}));
         EXPECT_EQ(saved(kKey, rms, values, {rows, factors, narrow}), 1);
       }
+}
+
+// Rows have one chunk of exponentials, or three. Labels 2 are ignored.
+TEST_F(Variants, OfLossesComputeGradientsAtOnce) {
+  for (const std::int64_t classes : {3, 2500})
+    for (const double smoothing : {0.0, 0.1})
+      for (const DType dtype : kTypes) {
+        SCOPED_TRACE(cat(name_of(dtype), ", ", classes, " classes, smoothing ", smoothing));
+        constexpr std::int64_t kRows = 9;
+        const TensorType logits{{kRows, classes}, dtype}, losses{{kRows}, DType::kF32},
+            one{{}, DType::kF32};
+        Tensor labels({kRows}, DType::kI32);
+        for (std::int32_t i = 0; std::int32_t & label : labels.mutable_data<std::int32_t>())
+          label = i++ % 3;
+        Tensor x = numbers(logits.shape, dtype, 7);
+        set_odd(x);
+        const std::vector<Tensor> values{x, labels, numbers({}, DType::kF32, 8)};
+        const Node& node =
+            node_of(kCrossEntropyWithGradient, values,
+                    NodeOptions(CrossEntropyOptions{.smoothing = smoothing, .ignored = 2}));
+        constexpr const char* kKey = "cross_entropy.loss_with_gradient";
+        EXPECT_EQ(saved(kKey, node, values, {logits, losses, one}), 3);
+        EXPECT_EQ(saved(kKey, node, values, {logits, losses}), 2);
+        if (is_half(dtype)) saved("cross_entropy.logits_as_stored", node, values, {logits, losses});
+      }
+}
+
+// All logits are equal, so only class 0 comes first.
+TEST_F(Variants, OfLossesCountRowsWhoseLabelComesFirst) {
+  const std::vector<Tensor> values{Tensor({4, 5}, DType::kBF16),
+                                   Tensor({4}, std::vector<std::int32_t>{0, 1, 4, 0}), ones({})};
+  const Node& node = node_of(kCrossEntropyWithGradient, values, NodeOptions(CrossEntropyOptions{}));
+  const Ran ran =
+      run(node, values, {{{4, 5}, DType::kBF16}, {{4}, DType::kF32}, {{}, DType::kF32}});
+  EXPECT_EQ(ran.results[2].item<float>(), 0.5F);
 }
 
 TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {
