@@ -417,6 +417,7 @@ const std::pair<const char*, std::set<std::string>> kExceptions[] = {
     {"variants_test.cc",
      {"Accuracy", "CrossEntropyWithGradient", "SparseSoftmaxCrossEntropy",
       "SparseSoftmaxCrossEntropyGrad"}},
+    {"joined_attention_test.cc", {"JoinedAttention", "JoinedAttentionGrad"}},
     {"bias_activation_test.cc",
      {"BiasGelu", "BiasGeluGrad", "BiasRelu", "BiasReluGrad", "BiasSilu", "BiasSiluGrad"}},
     {"fused_batch_norm_test.cc",

@@ -13,6 +13,8 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/all_finite.h"
+#include "belfry/ops/attention/attention.h"
+#include "belfry/ops/attention/joined_attention.h"
 #include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
@@ -128,7 +130,7 @@ TEST_F(Variants, AreKnownByTheirKeys) {
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
-                                                   "all_finite.all_at_once, batch_norm.mask"));
+                                                   "all_finite.all_at_once, attention.joined, batch_norm.mask"));
   }
   EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
 }
@@ -272,6 +274,27 @@ TEST_F(Variants, OfRowNormsRoundTheirGradients) {
         const Node& rms = node_of(kFusedRmsNormGrad, values, NodeOptions(RmsNormOptions{}));
         EXPECT_EQ(saved(kKey, rms, values, {rows, factors, narrow}), 1);
       }
+}
+
+// Heads share keys, and there are a mask with a gradient and lengths.
+TEST_F(Variants, OfJoinedAttentionCopyNothing) {
+  const NodeOptions options(AttentionOptions{.heads = 4, .kv_heads = 2});
+  for (const DType dtype : kTypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const TensorType qkv{{2, 7, 24}, dtype}, y{{2, 7, 12}, dtype}, log_sums{{2, 4, 7}, DType::kF32},
+        mask{{7, 7}, dtype};
+    Tensor lengths({2}, std::vector<std::int32_t>{4, 7});
+    const std::vector<Tensor> given{numbers(qkv.shape, dtype, 1), numbers(mask.shape, dtype, 2),
+                                    lengths};
+    const Node& node = node_of(kJoinedAttention, given, options);
+    EXPECT_EQ(saved("attention.joined", node, given, {y, log_sums}), 3);
+    Variant::set({});
+    const std::vector<Tensor> found = run(node, given, {y, log_sums}).results;
+    const std::vector<Tensor> values{
+        numbers(y.shape, dtype, 3), given[0], found[0], found[1], given[1], lengths};
+    const Node& gradient = node_of(kJoinedAttentionGrad, values, options);
+    EXPECT_EQ(saved("attention.joined", gradient, values, {qkv, mask}), 6);
+  }
 }
 
 // Rows have one chunk of exponentials, or three. Labels 2 are ignored.
