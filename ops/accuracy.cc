@@ -6,7 +6,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/graph/stored_options.h"
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/fusing.h"
+#include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/kernels/labels.h"
 
 namespace belfry {
@@ -69,13 +69,6 @@ KernelRun accuracy_reference(KernelPlan& plan) {
   return accuracy_kernel(plan, [](const auto* x, std::int64_t n, std::int64_t label) {
     return plain_rank_of_class(x, n, label);
   });
-}
-
-// On GPUs it reads logits of 16 bits without their cast to f32.
-void fuse_accuracy(Surroundings& around) {
-  const Value logits = before_cast(around, around.input(0));
-  if (logits != around.input(0))
-    around.replace(kAccuracy, {logits, around.input(1)}, {around.output(0)}, {});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/accuracy.h"
+#include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
@@ -95,9 +96,10 @@ struct LossRow {
   std::int64_t classes;
   T* loss;
 
-  // Adds value(i) of all classes to shared.sum.
-  template <class Value>
-  BELFRY_HD void sum_up(const Block& block, Shared& shared, const Value& value) const {
+  // Adds value(i) of all classes to shared.sum. One thread calls chunk(number, its sum).
+  template <class Value, class Chunk>
+  BELFRY_HD void sum_up(const Block& block, Shared& shared, const Value& value,
+                        const Chunk& chunk) const {
     block.each([&](int thread) {
       if (thread == 0) shared.sum = 0;
     });
@@ -105,24 +107,35 @@ struct LossRow {
       fold(block, shared.fold, Add{}, first, first + kChunk < classes ? first + kChunk : classes,
            value);
       block.each([&](int thread) {
-        if (thread == 0) shared.sum += shared.fold.total;
+        if (thread > 0) return;
+        shared.sum += shared.fold.total;
+        chunk(static_cast<std::uint32_t>(first / kChunk), shared.fold.total);
       });
     }
   }
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    if (targets.ignores(labels[block.index]))
+      leave_out(block);
+    else
+      compute(block, shared, nothing);
+  }
+  BELFRY_HD void leave_out(const Block& block) const {
+    block.each([&](int thread) {
+      if (thread == 0) loss[block.index] = 0;
+    });
+  }
+  BELFRY_HD static void nothing(std::uint32_t, T) {}
+  // One thread calls chunk(number, sum) for chunks of exponentials.
+  template <class Chunk>
+  BELFRY_HD void compute(const Block& block, Shared& shared, const Chunk& chunk) const {
     const auto row = [from = x + block.index * classes](std::int64_t i) {
       return Stored<X>::widen(from[i]);
     };
     T* const y = loss + block.index;
-    if (targets.ignores(labels[block.index])) {
-      block.each([&](int thread) {
-        if (thread == 0) *y = 0;
-      });
-      return;
-    }
     find_largest(block, shared, row, classes);
-    sum_up(block, shared, [&](std::int64_t i) { return math::exp(row(i) - shared.largest); });
+    sum_up(
+        block, shared, [&](std::int64_t i) { return math::exp(row(i) - shared.largest); }, chunk);
     const T smoothing = targets.smoothing;
     block.each([&](int thread) {
       if (thread > 0) return;
@@ -131,7 +144,8 @@ struct LossRow {
                      : math::log(shared.sum) - (1 - smoothing) * (row(label) - shared.largest);
     });
     if (smoothing == 0) return;
-    sum_up(block, shared, [&](std::int64_t i) { return row(i) - shared.largest; });
+    sum_up(
+        block, shared, [&](std::int64_t i) { return row(i) - shared.largest; }, nothing);
     block.each([&](int thread) {
       if (thread == 0) *y -= smoothing * (shared.sum / static_cast<T>(classes));
     });
@@ -173,6 +187,64 @@ struct LossGradRow {
     });
     block.each([&](int thread) {
       if (thread == 0) labels.below(classes, block.index);  // records it
+    });
+  }
+};
+
+// A loss with its gradient, and whether the label's logit comes first, in one launch. Exponentials
+// are summed once; their chunks are added up as in LossRow for the loss, and as in LossGradRow for
+// the gradient. dx may be x, as a thread reads each of its logits before it writes there.
+template <class X>
+struct LossWithGradRow {
+  using T = Wide<X>;
+  struct Shared : RowShared<T> {
+    T levels[32], total, own;   // total: the sum for the gradient; own: the label's logit
+    bool before[kFoldThreads];  // whether one of a thread's logits comes before it
+  };
+  LossRow<X> loss;
+  const T* mean_gradient;  // of the mean loss
+  T rows;
+  X* dx;
+  std::uint8_t* correct;  // may be null
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t classes = loss.classes, at = block.index * classes;
+    const std::int64_t label = loss.labels[block.index];
+    const bool is_class = label >= 0 && label < classes, ignored = loss.targets.ignores(label);
+    const X* const from = loss.x + at;
+    const auto level = [&](int k) -> T& { return shared.levels[k]; };
+    block.each([&](int thread) {
+      if (thread == 0)
+        shared.own = is_class ? Stored<X>::widen(from[label]) : math::Format<T>::kNan;
+    });
+    if (ignored)
+      loss.leave_out(block);
+    else
+      loss.compute(block, shared, [&](std::uint32_t number, T chunk) {
+        add_pairwise(Add{}, number, level, chunk);
+      });
+    block.each([&](int thread) {
+      const auto chunks = static_cast<std::uint32_t>((classes + kChunk - 1) / kChunk);
+      if (thread == 0 && !ignored) shared.total = pairwise_total(Add{}, chunks, level, T(0));
+    });
+    block.each([&](int thread) {
+      const T share = loss.targets.smoothing / static_cast<T>(classes);
+      const T at_label = 1 - loss.targets.smoothing + share, dy = *mean_gradient / rows;
+      bool before = false;
+      for (std::int64_t i = thread; i < classes; i += kFoldThreads) {
+        const T logit = Stored<X>::widen(from[i]);
+        before = before || !(i < label ? logit < shared.own : logit <= shared.own);
+        const T p = ignored ? T(0) : math::exp(logit - shared.largest) / shared.total;
+        dx[at + i] = Stored<X>::narrow(ignored ? T(0) : (p - (i == label ? at_label : share)) * dy);
+      }
+      shared.before[thread] = before;
+    });
+    if (!correct) return;
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      bool before = !is_class;
+      for (int k = 0; k < kFoldThreads; ++k) before = before || shared.before[k];
+      correct[block.index] = before ? 0 : 1;
     });
   }
 };
@@ -312,26 +384,85 @@ QueueRun loss_grad(KernelPlan& plan) {
   });
 }
 
+// Launches that find which rows have their labels among the k largest logits.
+template <class X>
+void find_correct(KernelQueue& queue, const KernelPointers& p, const LabelPlan& labels,
+                  std::uint32_t k, std::uint8_t* correct) {
+  const Indices given{p.input<void>(1), labels.wide, nullptr};  // none is refused
+  const auto rank = [&]<int R>(RowBlocks<R> by) {
+    launch(queue, Correct<X, R>{p.input<X>(0), given, by, k, correct}, by.grid());
+  };
+  if (labels.classes == 0)
+    fill_zeros(queue, correct, labels.rows);
+  else if (labels.classes <= kShortRowColumns<std::uint32_t>)
+    rank(RowBlocks<kWarpsPerBlock>{labels.rows, labels.classes});
+  else
+    rank(RowBlocks<1>{labels.rows, labels.classes});
+}
+
+void find_share(KernelQueue& queue, const std::uint8_t* correct, std::int64_t rows, float* share) {
+  launch(queue, ShareOfOnes{correct, rows, share}, {.blocks = 1, .threads = ShareOfOnes::kThreads});
+}
+
 QueueRun accuracy(KernelPlan& plan) {
   return visit_logits(plan, DType::kF32, [&]<class X>(X) -> QueueRun {
     const LabelPlan labels(plan);
     plan.workspace(labels.rows);
-    return [rows = labels.rows, classes = labels.classes, wide = labels.wide,
-            k = static_cast<std::uint32_t>(plan.options<AccuracyOptions>().k)](
+    return [labels, k = static_cast<std::uint32_t>(plan.options<AccuracyOptions>().k)](
                const KernelPointers& p, KernelQueue& queue) {
       auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());
-      const Indices given{p.input<void>(1), wide, nullptr};  // none is refused
-      const auto rank = [&]<int R>(RowBlocks<R> by) {
-        launch(queue, Correct<X, R>{p.input<X>(0), given, by, k, correct}, by.grid());
-      };
-      if (classes == 0)
-        fill_zeros(queue, correct, rows);
-      else if (classes <= kShortRowColumns<std::uint32_t>)
-        rank(RowBlocks<kWarpsPerBlock>{rows, classes});
-      else
-        rank(RowBlocks<1>{rows, classes});
-      launch(queue, ShareOfOnes{correct, rows, p.output<float>()},
-             {.blocks = 1, .threads = ShareOfOnes::kThreads});
+      find_correct<X>(queue, p, labels, k, correct);
+      find_share(queue, correct, labels.rows, p.output<float>());
+    };
+  });
+}
+
+const Variant loss_with_gradient("cross_entropy.loss_with_gradient");
+
+// Sets y [n] to *x / n, as BroadcastAlong does.
+template <class T>
+struct Share {
+  using Shared = Nothing;
+  const T* x;
+  std::int64_t n;
+  T* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = block.index * block.threads + thread;
+      if (i < n) y[i] = *x / static_cast<T>(n);
+    });
+  }
+};
+
+// With the variant off: one launch after the other. The gradient may overwrite the logits, so it
+// comes last.
+QueueRun loss_with_grad(KernelPlan& plan) {
+  return visit_logits(plan, plan.output(1).dtype, [&]<class X>(X) -> QueueRun {
+    using T = Wide<X>;
+    const Targets<T> targets(plan.options<CrossEntropyOptions>());
+    const LabelPlan labels(plan);
+    const bool counts = plan.outputs() > 2;
+    plan.workspace(plan.output(1).bytes() + labels.rows);
+    return [=, at_once = loss_with_gradient.on()](const KernelPointers& p, KernelQueue& queue) {
+      T* const dy = reinterpret_cast<T*>(p.workspace());
+      auto* const correct = counts ? reinterpret_cast<std::uint8_t*>(dy + labels.rows) : nullptr;
+      const LossRow<X> loss{p.input<X>(0), labels(p, queue), targets, labels.classes,
+                            p.output<T>(1)};
+      if (at_once) {
+        launch(queue,
+               LossWithGradRow<X>{loss, p.input<T>(2), static_cast<T>(labels.rows), p.output<X>(),
+                                  correct},
+               labels.grid());
+      } else {
+        launch(queue, loss, labels.grid());
+        if (counts) find_correct<X>(queue, p, labels, 1, correct);
+        launch(queue, Share<T>{p.input<T>(2), labels.rows, dy}, grid_for(labels.rows));
+        const RowBlocks<1> by{labels.rows, labels.classes};
+        launch(queue, LossGradRow<X>{loss.x, loss.labels, targets, dy, by, p.output<X>()},
+               labels.grid());
+      }
+      if (counts) find_share(queue, correct, labels.rows, p.output<float>(2));
     };
   });
 }
@@ -342,6 +473,7 @@ const GpuKernel kernels_of_ops[] = {
     {kSparseSoftmaxCrossEntropy, loss, kTakesHalf},
     {kSparseSoftmaxCrossEntropyGrad, loss_grad, kTakesHalf},
     {kAccuracy, accuracy, kTakesHalf},
+    {kCrossEntropyWithGradient, loss_with_grad, kTakesHalf},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/fusing.h"
+#include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/kernels/exp_less.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/operand.h"
@@ -208,20 +208,6 @@ KernelRun grad_reference(KernelPlan& plan) {
   return kernels::visit_labelled(plan, [&]<class T, class Label>(T, Label) {
     return grad_kernel<T, Label>(plan, plain_grad_of_row<T>);
   });
-}
-
-// On GPUs the loss reads logits of 16 bits without their cast to f32, and its gradient also writes
-// 16 bits. Loss and the gradient of the loss stay f32.
-void fuse_loss(Surroundings& around) {
-  const Value logits = before_cast(around, around.input(0));
-  if (logits != around.input(0))
-    around.replace(*around.op(), {logits, around.input(1)}, {around.output(0)}, {});
-}
-void fuse_loss_gradient(Surroundings& around) {
-  const Value logits = before_cast(around, around.input(0));
-  if (logits == around.input(0)) return;
-  if (const NodeIndex cast = cast_to(around, around.output(0), around.type(logits).dtype))
-    around.replace(*around.op(), {logits, around.input(1), around.input(2)}, {{cast, 0}}, {cast});
 }
 
 }  // namespace

@@ -88,6 +88,21 @@ NodeIndex Surroundings::user(Value value, const Op& op) const {
   return {};
 }
 
+bool Surroundings::depends_on(Value value, NodeIndex node) const {
+  Indexed<PlanNode, char> seen(plan_.nodes.size());
+  std::vector<NodeIndex> open{value.node};
+  while (!open.empty()) {
+    const NodeIndex n = open.back();
+    open.pop_back();
+    if (n == node) return true;
+    if (std::exchange(seen[n], true)) continue;
+    for (const Value& input : plan_.node(n).inputs) open.push_back(input.node);
+    const std::vector<NodeIndex>& after = plan_.node(n).after;
+    open.insert(open.end(), after.begin(), after.end());
+  }
+  return false;
+}
+
 bool Surroundings::is_used_by_others(Value value, std::span<const NodeIndex> members) const {
   return std::ranges::any_of(consumers_[value.node], [&](NodeIndex user) {
     const PlanNode& node = plan_.node(user);

@@ -9,6 +9,7 @@
 #include "belfry/framework/graph/stored_options.h"
 #include "belfry/ops/attention/attention_impl.h"
 #include "belfry/ops/attention/composed_attention.h"
+#include "belfry/ops/attention/joined_attention.h"
 #include "belfry/ops/attention/plain_attention_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 
@@ -219,6 +220,10 @@ const P* optional_input(const KernelPointers& p, std::size_t i) {
   return i > 0 ? p.input<P>(i) : nullptr;
 }
 
+std::int64_t bytes_of_element(const KernelPlan& plan) {
+  return static_cast<std::int64_t>(size_of(plan.dtype()));
+}
+
 template <class T>
 using GroupKernel = decltype(kernels::attention_of_group<T>);
 template <class T>
@@ -227,11 +232,14 @@ using GroupGradKernel = decltype(kernels::attention_grad_of_group<T>);
 template <class T>
 KernelRun attention_by(GroupKernel<T>& kernel, const KernelPlan& plan,
                        const AttentionShape& shape) {
-  return [&kernel, shape, places = kernels::attention_places(plan, 3), &node = plan.node(),
+  return [&kernel, shape, places = kernels::attention_places(plan, 0), &node = plan.node(),
+          size = bytes_of_element(plan),
           stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
-    const kernels::AttentionTensors<T> tensors{.q = p.input<void>(0),
-                                               .k = p.input<void>(1),
-                                               .v = p.input<void>(2),
+    const auto [q, k, v] = kernels::heads_at<const char>(
+        shape, 0, [&](std::size_t i) { return p.input<char>(i); }, size);
+    const kernels::AttentionTensors<T> tensors{.q = q,
+                                               .k = k,
+                                               .v = v,
                                                .mask = optional_input<void>(p, places.mask),
                                                .y = p.output<void>(0),
                                                .log_sums = p.output<T>(1)};
@@ -245,60 +253,36 @@ KernelRun attention_by(GroupKernel<T>& kernel, const KernelPlan& plan,
 template <class T>
 KernelRun attention_grad_by(GroupGradKernel<T>& kernel, KernelPlan& plan,
                             const AttentionShape& shape, std::int64_t scratch) {
-  const std::int64_t masked = plan.outputs() > 3 ? plan.output(3).shape.elements() : 0;
+  const std::size_t mask_at = shape.tensors(), y_at = 1 + shape.tensors();
+  const std::int64_t masked = plan.outputs() > mask_at ? plan.output(mask_at).shape.elements() : 0;
   const bool apart = is_half(plan.dtype());
   plan.workspace(scratch + (apart ? masked * static_cast<std::int64_t>(sizeof(T)) : 0));
-  return [&kernel, shape, places = kernels::attention_places(plan, 6), &node = plan.node(), masked,
-          apart, scratch,
+  return [=, &kernel, &node = plan.node(), places = kernels::attention_places(plan, 1),
+          size = bytes_of_element(plan),
           stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
     T* d_mask = nullptr;
-    if (masked > 0) d_mask = apart ? reinterpret_cast<T*>(p.workspace() + scratch) : p.output<T>(3);
+    if (masked > 0)
+      d_mask = apart ? reinterpret_cast<T*>(p.workspace() + scratch) : p.output<T>(mask_at);
     std::fill_n(d_mask, masked, T(0));
+    const auto [q, k, v] = kernels::heads_at<const char>(
+        shape, 1, [&](std::size_t i) { return p.input<char>(i); }, size);
+    const auto [dq, dk, dv] = kernels::heads_at<char>(
+        shape, 0, [&](std::size_t i) { return p.output<char>(i); }, size);
     const kernels::AttentionGradTensors<T> tensors{.dy = p.input<void>(0),
-                                                   .q = p.input<void>(1),
-                                                   .k = p.input<void>(2),
-                                                   .v = p.input<void>(3),
-                                                   .y = p.input<void>(4),
+                                                   .q = q,
+                                                   .k = k,
+                                                   .v = v,
+                                                   .y = p.input<void>(y_at),
                                                    .mask = optional_input<void>(p, places.mask),
-                                                   .log_sums = p.input<T>(5),
-                                                   .dq = p.output<void>(0),
-                                                   .dk = p.output<void>(1),
-                                                   .dv = p.output<void>(2),
+                                                   .log_sums = p.input<T>(y_at + 1),
+                                                   .dq = dq,
+                                                   .dk = dk,
+                                                   .dv = dv,
                                                    .d_mask = d_mask};
     for_each_group(shape, p, places, node,
                    [&](const HeadGroup& of) { kernel(shape, stored, tensors, of, p.workspace()); });
-    if (apart && masked > 0) stored.store(d_mask, masked, p.output<void>(3), 0);
+    if (apart && masked > 0) stored.store(d_mask, masked, p.output<void>(mask_at), 0);
   };
-}
-
-KernelRun attention_cpu(KernelPlan& plan) {
-  const AttentionShape shape = kernels::attention_shape_of(plan, 0);
-  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
-    plan.workspace(kernels::attention_workspace<T>(shape));
-    return attention_by<T>(kernels::attention_of_group<T>, plan, shape);
-  });
-}
-
-KernelRun attention_reference(KernelPlan& plan) {
-  const AttentionShape shape = kernels::attention_shape_of(plan, 0);
-  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
-    return attention_by<T>(kernels::plain_attention_of_group<T>, plan, shape);
-  });
-}
-
-KernelRun attention_grad_cpu(KernelPlan& plan) {
-  const AttentionShape shape = kernels::attention_shape_of(plan, 1);
-  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
-    return attention_grad_by<T>(kernels::attention_grad_of_group<T>, plan, shape,
-                                kernels::attention_grad_workspace<T>(shape));
-  });
-}
-
-KernelRun attention_grad_reference(KernelPlan& plan) {
-  const AttentionShape shape = kernels::attention_shape_of(plan, 1);
-  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
-    return attention_grad_by<T>(kernels::plain_attention_grad_of_group<T>, plan, shape, 0);
-  });
 }
 
 MaskLayout mask_layout(const TensorType& mask) {
@@ -320,23 +304,65 @@ MaskLayout mask_layout(const TensorType& mask) {
 }  // namespace
 
 namespace kernels {
+namespace {
 
-AttentionPlaces attention_places(const KernelPlan& plan, std::size_t fixed) {
+bool is_joined(const KernelPlan& plan) {
+  return &plan.op() == &kJoinedAttention || &plan.op() == &kJoinedAttentionGrad;
+}
+
+}  // namespace
+
+KernelRun attention_on_host(KernelPlan& plan) {
+  const AttentionShape shape = attention_shape_of(plan, 0);
+  return visit_computed(plan.dtype(), [&]<class T>(T) {
+    plan.workspace(attention_workspace<T>(shape));
+    return attention_by<T>(attention_of_group<T>, plan, shape);
+  });
+}
+
+KernelRun attention_reference(KernelPlan& plan) {
+  const AttentionShape shape = attention_shape_of(plan, 0);
+  return visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_by<T>(plain_attention_of_group<T>, plan, shape);
+  });
+}
+
+KernelRun attention_grad_on_host(KernelPlan& plan) {
+  const AttentionShape shape = attention_shape_of(plan, 1);
+  return visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_grad_by<T>(attention_grad_of_group<T>, plan, shape,
+                                attention_grad_workspace<T>(shape));
+  });
+}
+
+KernelRun attention_grad_reference(KernelPlan& plan) {
+  const AttentionShape shape = attention_shape_of(plan, 1);
+  return visit_computed(plan.dtype(), [&]<class T>(T) {
+    return attention_grad_by<T>(plain_attention_grad_of_group<T>, plan, shape, 0);
+  });
+}
+
+AttentionPlaces attention_places(const KernelPlan& plan, std::size_t first) {
+  // The gradient also has dy, before q, and y and the logarithms of sums, after v.
+  const std::size_t fixed = (is_joined(plan) ? 1 : 3) + 3 * first;
   return attention_places(plan.inputs(), fixed, [&](std::size_t i) { return plan.input(i).dtype; });
 }
 
 AttentionShape attention_shape_of(const KernelPlan& plan, std::size_t first) {
   const auto& options = plan.options<AttentionOptions>();
   const Shape& q = plan.input(first).shape;
-  const AttentionPlaces places = attention_places(plan, first == 0 ? 3 : 6);
+  const bool joined = is_joined(plan);
+  const int kv_heads = kv_heads_of(options);
+  const AttentionPlaces places = attention_places(plan, first);
   AttentionShape shape{.batch = q[0],
                        .heads = options.heads,
-                       .kv_heads = kv_heads_of(options),
+                       .kv_heads = kv_heads,
                        .queries = q[1],
-                       .keys = plan.input(first + 1).shape[1],
-                       .head_dim = q[2] / options.heads,
+                       .keys = joined ? q[1] : plan.input(first + 1).shape[1],
+                       .head_dim = q[2] / (options.heads + (joined ? 2 * kv_heads : 0)),
                        .causal = options.causal,
-                       .window = options.window};
+                       .window = options.window,
+                       .joined = joined};
   shape.scale =
       options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
   if (places.mask > 0) shape.mask = mask_layout(plan.input(places.mask));
@@ -360,8 +386,9 @@ const Op kAttention{.name = "Attention",
                     .heavy = true,
                     .work = attention_work,
                     .shards = shards_of_attention,
-                    .cpu = attention_cpu,
-                    .reference = attention_reference,
+                    .fuse = fuse_attention,
+                    .cpu = kernels::attention_on_host,
+                    .reference = kernels::attention_reference,
                     .half = true,
                     .autocast = Autocast::kCompute};
 
@@ -373,8 +400,9 @@ const Op kAttentionGrad{.name = "AttentionGrad",
                         .heavy = true,
                         .work = attention_grad_work,
                         .shards = shards_of_gradient,
-                        .cpu = attention_grad_cpu,
-                        .reference = attention_grad_reference,
+                        .fuse = fuse_attention_gradient,
+                        .cpu = kernels::attention_grad_on_host,
+                        .reference = kernels::attention_grad_reference,
                         .half = true};
 const StoredOptions<AttentionOptions> kStoredAttention(kAttention, kAttentionGrad);
 

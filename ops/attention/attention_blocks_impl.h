@@ -20,10 +20,10 @@ inline constexpr std::int64_t kAttentionBlock = 64;
 // A head in blocks of padded rows, of which the first `used` are read and written.
 template <class T>
 struct HeadBlocks {
-  HeadBlocks(std::int64_t of_time, std::int64_t of_used, std::int64_t heads, std::int64_t of_dim)
+  HeadBlocks(std::int64_t of_time, std::int64_t of_used, std::int64_t of_step, std::int64_t of_dim)
       : time(of_time),
         used(of_used),
-        step(heads * of_dim),
+        step(of_step),
         head_dim(of_dim),
         count((of_used + kAttentionBlock - 1) / kAttentionBlock),
         columns((of_dim + BlockLanes<T>::kCount - 1) / BlockLanes<T>::kCount *
@@ -50,11 +50,16 @@ struct HeadBlocks {
 
 template <class T>
 HeadBlocks<T> blocks_of_queries(const AttentionShape& shape) {
-  return {shape.queries, shape.queries, shape.heads, shape.head_dim};
+  return {shape.queries, shape.queries, shape.q_step(), shape.head_dim};
+}
+// Of results and their gradients, whose blocks are as large as those of queries.
+template <class T>
+HeadBlocks<T> blocks_of_results(const AttentionShape& shape) {
+  return {shape.queries, shape.queries, shape.y_step(), shape.head_dim};
 }
 template <class T>
 HeadBlocks<T> blocks_of_keys(const AttentionShape& shape, std::int64_t used) {
-  return {shape.keys, used, shape.kv_heads, shape.head_dim};
+  return {shape.keys, used, shape.kv_step(), shape.head_dim};
 }
 
 // Blocks [first, end).

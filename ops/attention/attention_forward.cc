@@ -139,7 +139,7 @@ template <class T>
 void attention_of_group(const AttentionShape& shape, const StoredElements<T>& stored,
                         const AttentionTensors<T>& tensors, const HeadGroup& of,
                         std::byte* workspace) {
-  const HeadBlocks<T> queries = blocks_of_queries<T>(shape),
+  const HeadBlocks<T> queries = blocks_of_queries<T>(shape), results = blocks_of_results<T>(shape),
                       keys = blocks_of_keys<T>(shape, of.keys);
   const AttentionScratch<T> scratch(keys, workspace);
   const std::int64_t from = keys.offset(of.sample, of.kv_head);
@@ -158,7 +158,8 @@ void attention_of_group(const AttentionShape& shape, const StoredElements<T>& st
       attend(hide, keys, scratch, i, queries.rows(i));
       divide_by_sums(scratch.queries, queries.rows(i), queries.columns, shape.may_see_none,
                      log_sums + i * kAttentionBlock);
-      store_block(queries, stored, scratch.queries.y, i, tensors.y, at);
+      store_block(results, stored, scratch.queries.y, i, tensors.y,
+                  results.offset(of.sample, head));
     }
   }
 }

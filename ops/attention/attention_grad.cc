@@ -62,8 +62,8 @@ template <class T>
 void load_queries(const AttentionShape& shape, const StoredElements<T>& stored,
                   const AttentionGradTensors<T>& tensors, const HeadGroup& of, std::int64_t head,
                   std::int64_t first, const AttentionGradScratch<T>& scratch) {
-  const HeadBlocks<T> blocks = blocks_of_queries<T>(shape);
-  const std::int64_t at = blocks.offset(of.sample, head);
+  const HeadBlocks<T> blocks = blocks_of_queries<T>(shape), results = blocks_of_results<T>(shape);
+  const std::int64_t at = blocks.offset(of.sample, head), at_y = results.offset(of.sample, head);
   const T* const log_sums = tensors.log_sums + (of.sample * shape.heads + head) * shape.queries;
   for (std::int64_t i = 0; i < blocks.count; ++i) {
     const std::int64_t to = (first + i) * blocks.block();
@@ -71,8 +71,8 @@ void load_queries(const AttentionShape& shape, const StoredElements<T>& stored,
     std::memset(scratch.dq + to, 0, static_cast<std::size_t>(blocks.block()) * sizeof(T));
     load_block(blocks, stored, tensors.q, at, i, q);
     scale_block(blocks, static_cast<T>(shape.scale), q);
-    load_block(blocks, stored, tensors.dy, at, i, dy);
-    load_block(blocks, stored, tensors.y, at, i, scratch.k);
+    load_block(results, stored, tensors.dy, at_y, i, dy);
+    load_block(results, stored, tensors.y, at_y, i, scratch.k);
     dot_rows(scratch.k, dy, kAttentionBlock, blocks.columns,
              scratch.products + (first + i) * kAttentionBlock);
   }

@@ -47,4 +47,10 @@ void attention_grad_of_group(const AttentionShape& shape, const StoredElements<T
                              const AttentionGradTensors<T>& tensors, const HeadGroup& of,
                              std::byte* workspace);
 
+// Kernels of the ops in attention.h and joined_attention.h for hosts, and their references.
+KernelRun attention_on_host(KernelPlan& plan);
+KernelRun attention_reference(KernelPlan& plan);
+KernelRun attention_grad_on_host(KernelPlan& plan);
+KernelRun attention_grad_reference(KernelPlan& plan);
+
 }  // namespace belfry::kernels

@@ -1,5 +1,6 @@
 // The sizes of an attention, and which keys a query sees: for hosts and GPUs.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "belfry/framework/graph/kernel.h"
@@ -27,9 +28,19 @@ struct AttentionShape {
   MaskLayout mask;
   // Some query may see no key. Otherwise a sum of weights that is zero gives NaN.
   bool may_see_none;
+  // Queries, keys and values are columns of one tensor, in this order, and so are their gradients.
+  bool joined = false;
 
   // Heads that share keys and values.
   BELFRY_HD std::int64_t group() const { return heads / kv_heads; }
+  // Elements from one time to the next, of results, of queries, and of keys and values.
+  BELFRY_HD std::int64_t y_step() const { return heads * head_dim; }
+  BELFRY_HD std::int64_t q_step() const {
+    return joined ? (heads + 2 * kv_heads) * head_dim : y_step();
+  }
+  BELFRY_HD std::int64_t kv_step() const { return joined ? q_step() : kv_heads * head_dim; }
+  // The tensors that have queries, keys and values.
+  std::size_t tensors() const { return joined ? 1 : 3; }
   // Keys [first_key, end_key) are seen by a query if the mask lets it, of `given` keys.
   BELFRY_HD std::int64_t first_key(std::int64_t query) const {
     return window > 0 && query >= window ? query - window + 1 : 0;
@@ -39,8 +50,20 @@ struct AttentionShape {
   }
 };
 
-// Of a plan of the op (`first` = 0) or of its gradient (`first` = 1), whose input `first` is q.
+// Of a plan of the op (`first` = 0) or of its gradient (`first` = 1), whose input `first` is q, or
+// has queries, keys and values.
 AttentionShape attention_shape_of(const KernelPlan& plan, std::size_t first);
+
+// The addresses of queries, keys and values, or of their gradients. Tensor i is at(i), from `first`
+// on. E is the type of their elements, or char where these have `size` bytes.
+template <class E, class At>
+std::array<E*, 3> heads_at(const AttentionShape& shape, std::size_t first, const At& at,
+                           std::int64_t size = 1) {
+  E* const q = at(first);
+  if (!shape.joined) return {q, at(first + 1), at(first + 2)};
+  E* const k = q + shape.heads * shape.head_dim * size;
+  return {q, k, k + shape.kv_heads * shape.head_dim * size};
+}
 
 // The places of optional inputs; 0 if they are missing.
 struct AttentionPlaces {
@@ -58,7 +81,8 @@ AttentionPlaces attention_places(std::size_t inputs, std::size_t fixed, const Ty
   }
   return places;
 }
-AttentionPlaces attention_places(const KernelPlan& plan, std::size_t fixed);
+// `first` as for attention_shape_of().
+AttentionPlaces attention_places(const KernelPlan& plan, std::size_t first);
 
 // Throws InvalidArgument for a length that is not in [0, keys].
 [[noreturn]] void refuse_keys(const Node& node, std::int64_t sample, std::int64_t length,

@@ -64,6 +64,7 @@ class ByProducts {
       : sight_(sight),
         shape_(sight.shape()),
         queries_(rows_of_queries(shape_)),
+        results_(rows_of_results(shape_)),
         keys_(rows_of_keys(shape_)),
         scale_(static_cast<float>(shape_.scale)),
         blocks_(query_blocks(shape_)),
@@ -132,7 +133,7 @@ class ByProducts {
 
   SightPlan sight_;
   AttentionShape shape_;
-  HeadRows queries_, keys_;
+  HeadRows queries_, results_, keys_;
   float scale_;
   std::vector<QueryBlock> blocks_;
   Layout layout_;
@@ -153,7 +154,7 @@ class ByProducts {
 template <class T>
 class Attention final : public ByProducts<T> {
   using Base = ByProducts<T>;
-  using Base::blocks_, Base::queries_, Base::keys_, Base::library_;
+  using Base::blocks_, Base::queries_, Base::results_, Base::keys_, Base::library_;
 
  public:
   Attention(KernelPlan& plan, Algorithms& algorithms, const SightPlan& sight)
@@ -171,7 +172,8 @@ class Attention final : public ByProducts<T> {
     for (int i = 0; i < 4; ++i) apart[i] = reinterpret_cast<T*>(memory + apart_[i]);
     auto* const scores = reinterpret_cast<float*>(memory + scores_);
     auto* const weights = reinterpret_cast<T*>(memory + weights_);
-    for (std::size_t i = 0; i < 3; ++i) move_heads<true>(queue, heads(i), p.input<T>(i), apart[i]);
+    const auto in = input_heads<T>(p, this->shape_, 0);
+    for (std::size_t i = 0; i < 3; ++i) move_heads<true>(queue, heads(i), in[i], apart[i]);
     const Sight<T> sight = this->sight_.template sight<T>(p, queue);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const QueryBlock& of = blocks_[i];
@@ -181,12 +183,14 @@ class Attention final : public ByProducts<T> {
              of.grid(this->count()));
       products_[i][1].enqueue(queue, weights, apart[2], apart[3] + first, memory + library_);
     }
-    move_heads<false>(queue, queries_, apart[3], p.output<T>(0));
+    move_heads<false>(queue, results_, apart[3], p.output<T>(0));
   }
 
  private:
   // Of q, k, v, y.
-  const HeadRows& heads(std::size_t i) const { return i == 0 || i == 3 ? queries_ : keys_; }
+  const HeadRows& heads(std::size_t i) const {
+    return i == 0 ? queries_ : i == 3 ? results_ : keys_;
+  }
 
   std::vector<std::array<Product, 2>> products_;
   std::int64_t apart_[4], scores_, weights_;
@@ -195,7 +199,8 @@ class Attention final : public ByProducts<T> {
 template <class T>
 class AttentionGrad final : public ByProducts<T> {
   using Base = ByProducts<T>;
-  using Base::blocks_, Base::queries_, Base::keys_, Base::kFloat, Base::layout_, Base::library_;
+  using Base::blocks_, Base::queries_, Base::results_, Base::keys_, Base::kFloat, Base::layout_,
+      Base::library_;
 
  public:
   AttentionGrad(KernelPlan& plan, Algorithms& algorithms, const SightPlan& sight)
@@ -211,7 +216,7 @@ class AttentionGrad final : public ByProducts<T> {
     for (std::size_t i = 0; i < 5; ++i) apart_[i] = this->template add_heads<T>(heads(i));
     for (std::int64_t& part : sums_) part = this->template add_heads<float>(keys_);
     row_products_ = layout_.add(this->count() * queries_.time * kFloat);
-    if (plan.outputs() > 3) masked_ = plan.output(3).shape.elements();
+    if (plan.outputs() > d_mask_at()) masked_ = plan.output(d_mask_at()).shape.elements();
     if (!std::is_same_v<T, float>) d_mask_ = layout_.add(masked_ * kFloat);
     for (int i = 0; i < 2; ++i) std::tie(wide_[i], narrow_[i]) = this->add_scores();
     this->finish(plan);
@@ -224,16 +229,20 @@ class AttentionGrad final : public ByProducts<T> {
     const auto wide = [&](std::int64_t at) { return reinterpret_cast<float*>(memory + at); };
     T *const dy = narrow(apart_[0]), *const q = narrow(apart_[1]), *const k = narrow(apart_[2]),
              *const v = narrow(apart_[3]), *const dq = narrow(apart_[4]);
-    for (std::size_t i = 0; i < 4; ++i)
-      move_heads<true>(queue, heads(i), p.input<T>(i), narrow(apart_[i]));
+    const auto in = input_heads<T>(p, this->shape_, 1);
+    const auto out = output_heads<T>(p, this->shape_);
+    const std::size_t y = 1 + this->shape_.tensors();  // among the inputs
+    move_heads<true>(queue, results_, p.input<T>(0), dy);
+    for (std::size_t i = 0; i < 3; ++i)
+      move_heads<true>(queue, heads(i + 1), in[i], narrow(apart_[i + 1]));
     const std::int64_t rows = this->count() * queries_.time;
-    launch(queue, RowProducts<T>{queries_, p.input<T>(4), p.input<T>(0), wide(row_products_)},
+    launch(queue, RowProducts<T>{results_, p.input<T>(y), p.input<T>(0), wide(row_products_)},
            {.blocks = (rows + kRows - 1) / kRows, .threads = kRows * kLanes});
     const Sight<T> sight = this->sight_.template sight<T>(p, queue);
     float* d_mask = nullptr;
     if (masked_ > 0) {
       if constexpr (std::is_same_v<T, float>)
-        d_mask = p.output<float>(3);
+        d_mask = p.output<float>(d_mask_at());
       else
         d_mask = wide(d_mask_);
       fill_zeros(queue, d_mask, masked_ * kFloat);
@@ -247,32 +256,34 @@ class AttentionGrad final : public ByProducts<T> {
       const std::int64_t first = this->before(of);
       multiply(times_transposed, q + first, k, wide(wide_[0]));
       multiply(times_transposed, dy + first, v, wide(wide_[1]));
-      const ScoreInputs in{.scores = wide(wide_[0]),
-                           .grads = wide(wide_[1]),
-                           .log_sums = p.input<float>(5),
-                           .products = wide(row_products_),
-                           .scale = this->scale_};
+      const ScoreInputs scores{.scores = wide(wide_[0]),
+                               .grads = wide(wide_[1]),
+                               .log_sums = p.input<float>(y + 1),
+                               .products = wide(row_products_),
+                               .scale = this->scale_};
       if (d_mask) {
-        const AddToMask<T> add{sight, of, in, d_mask};
+        const AddToMask<T> add{sight, of, scores, d_mask};
         launch(queue, add, grid_for(add.elements()));
       }
-      launch(queue, ScoreGradients<T>{sight, of, in, narrow(narrow_[0]), narrow(narrow_[1])},
+      launch(queue, ScoreGradients<T>{sight, of, scores, narrow(narrow_[0]), narrow(narrow_[1])},
              of.grid(this->count()));
       multiply(times, narrow(narrow_[1]), k, dq + first);
       multiply(sums, narrow(narrow_[1]), q + first, wide(sums_[0]));
       multiply(sums, narrow(narrow_[0]), dy + first, wide(sums_[1]));
     }
-    move_heads<false>(queue, queries_, dq, p.output<T>(0));
-    for (std::size_t i = 0; i < 2; ++i)
-      sum_groups(queue, keys_, wide(sums_[i]), p.output<T>(i + 1));
+    move_heads<false>(queue, queries_, dq, out[0]);
+    for (std::size_t i = 0; i < 2; ++i) sum_groups(queue, keys_, wide(sums_[i]), out[i + 1]);
     if constexpr (!std::is_same_v<T, float>)
       if (masked_ > 0)  // a tensor of one head
-        move_heads<false>(queue, HeadRows{1, masked_, 1, 1, 1}, d_mask, p.output<T>(3));
+        move_heads<false>(queue, HeadRows{1, masked_, 1, 1, 1, 1}, d_mask,
+                          p.output<T>(d_mask_at()));
   }
 
  private:
   // Of dy, q, k, v, dq.
   const HeadRows& heads(std::size_t i) const { return i == 2 || i == 3 ? keys_ : queries_; }
+  // The output that is the gradient of the mask.
+  std::size_t d_mask_at() const { return this->shape_.tensors(); }
 
   std::vector<std::array<Product, 3>> products_;
   std::int64_t apart_[5], sums_[2], row_products_, wide_[2], narrow_[2];

@@ -8,12 +8,12 @@
 namespace belfry::kernels {
 namespace {
 
-// A head of a tensor [batch, time, heads * head_dim], as rows of doubles.
+// A head of a tensor [batch, time, step], as rows of doubles.
 struct PlainHead {
-  PlainHead(std::int64_t of_time, std::int64_t heads, std::int64_t head_dim, std::int64_t sample,
+  PlainHead(std::int64_t of_time, std::int64_t of_step, std::int64_t head_dim, std::int64_t sample,
             std::int64_t head)
       : time(of_time),
-        step(heads * head_dim),
+        step(of_step),
         at(sample * time * step + head * head_dim),
         columns(static_cast<std::size_t>(head_dim)),
         values(static_cast<std::size_t>(time) * columns) {}
@@ -53,10 +53,14 @@ struct PlainHead {
 };
 
 PlainHead queries_of(const AttentionShape& s, const HeadGroup& of, std::int64_t head) {
-  return {s.queries, s.heads, s.head_dim, of.sample, head};
+  return {s.queries, s.q_step(), s.head_dim, of.sample, head};
+}
+// Of results and their gradients.
+PlainHead results_of(const AttentionShape& s, const HeadGroup& of, std::int64_t head) {
+  return {s.queries, s.y_step(), s.head_dim, of.sample, head};
 }
 PlainHead keys_of(const AttentionShape& s, const HeadGroup& of) {
-  return {s.keys, s.kv_heads, s.head_dim, of.sample, of.kv_head};
+  return {s.keys, s.kv_step(), s.head_dim, of.sample, of.kv_head};
 }
 
 // What the mask adds to a score: -infinity hides a key.
@@ -110,7 +114,7 @@ void plain_attention_of_group(const AttentionShape& shape, const StoredElements<
   for (std::int64_t g = 0; g < shape.group(); ++g) {
     const std::int64_t head = of.kv_head * shape.group() + g;
     PlainHead q = queries_of(shape, of, head).load(stored, tensors.q),
-              y = queries_of(shape, of, head);
+              y = results_of(shape, of, head);
     for (std::int64_t t = 0; t < shape.queries; ++t) {
       const PlainWeights weights(shape, stored, tensors.mask, of, head, t, k, q[t]);
       for (const auto& [s, weight] : weights.seen) y.add(t, weight, v[s]);
@@ -131,7 +135,7 @@ void plain_attention_grad_of_group(const AttentionShape& shape, const StoredElem
   for (std::int64_t g = 0; g < shape.group(); ++g) {
     const std::int64_t head = of.kv_head * shape.group() + g;
     PlainHead q = queries_of(shape, of, head).load(stored, tensors.q),
-              dy = queries_of(shape, of, head).load(stored, tensors.dy),
+              dy = results_of(shape, of, head).load(stored, tensors.dy),
               dq = queries_of(shape, of, head);
     for (std::int64_t t = 0; t < shape.queries; ++t) {
       const PlainWeights weights(shape, stored, tensors.mask, of, head, t, k, q[t]);

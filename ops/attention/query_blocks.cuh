@@ -17,25 +17,27 @@ constexpr std::int64_t kQueries = 128;  // of a block of queries
 constexpr int kLanes = 16;              // threads that share a row
 constexpr int kRows = 8;                // rows of a block of threads
 
-// The heads of a tensor [batch, time, heads / group * head_dim]. Apart they are [batch * heads,
-// time, columns]: `group` heads in a row are copies of one.
+// The heads of a tensor [batch, time, step], of which they are columns: heads / group * head_dim.
+// Apart they are [batch * heads, time, columns]: `group` heads in a row are copies of one.
 struct HeadRows {
-  std::int64_t batch, time, heads, columns, group;
+  std::int64_t batch, time, heads, columns, group, step;
 
   BELFRY_HD std::int64_t elements() const { return batch * heads * time * columns; }
   // The offset, with heads side by side, of the row that is head * time + t with heads apart.
   BELFRY_HD std::int64_t beside(std::int64_t row) const {
     const std::int64_t head = row / time;
-    return (head / heads * time + row % time) * (heads / group) * columns +
-           head % heads / group * columns;
+    return (head / heads * time + row % time) * step + head % heads / group * columns;
   }
 };
 
 inline HeadRows rows_of_queries(const AttentionShape& s) {
-  return {s.batch, s.queries, s.heads, s.head_dim, 1};
+  return {s.batch, s.queries, s.heads, s.head_dim, 1, s.q_step()};
+}
+inline HeadRows rows_of_results(const AttentionShape& s) {
+  return {s.batch, s.queries, s.heads, s.head_dim, 1, s.y_step()};
 }
 inline HeadRows rows_of_keys(const AttentionShape& s) {
-  return {s.batch, s.keys, s.heads, s.head_dim, s.group()};
+  return {s.batch, s.keys, s.heads, s.head_dim, s.group(), s.kv_step()};
 }
 
 // Moves heads apart, or side by side again, W elements per thread; 1 where types differ.

@@ -53,10 +53,10 @@ struct Sight {
 // What is known about the optional inputs before a run.
 class SightPlan {
  public:
-  // Input `first` is q; `fixed` inputs come before the optional ones.
-  SightPlan(const KernelPlan& plan, std::size_t first, std::size_t fixed)
+  // `first` as for attention_shape_of().
+  SightPlan(const KernelPlan& plan, std::size_t first)
       : shape_(kernels::attention_shape_of(plan, first)),
-        places_(kernels::attention_places(plan, fixed)),
+        places_(kernels::attention_places(plan, first)),
         refusal_(std::make_shared<const Refusal>(
             [&node = plan.node(), keys = shape_.keys](std::int64_t sample, std::int64_t length) {
               kernels::refuse_keys(node, sample, length, keys);
@@ -82,6 +82,18 @@ class SightPlan {
   kernels::AttentionPlaces places_;
   std::shared_ptr<const Refusal> refusal_;
 };
+
+// The addresses of queries, keys and values among the inputs of a launch, from `first` on; of their
+// gradients, which are its first outputs.
+template <class T>
+std::array<const T*, 3> input_heads(const KernelPointers& p, const AttentionShape& shape,
+                                    std::size_t first) {
+  return kernels::heads_at<const T>(shape, first, [&](std::size_t i) { return p.input<T>(i); });
+}
+template <class T>
+std::array<T*, 3> output_heads(const KernelPointers& p, const AttentionShape& shape) {
+  return kernels::heads_at<T>(shape, 0, [&](std::size_t i) { return p.output<T>(i); });
+}
 
 // How many masks of samples, heads and queries there are, and which of `all` one of them serves.
 struct MaskPart {

@@ -12,7 +12,7 @@ constexpr int kTileQueries = 16, kTileKeys = 32;
 constexpr int kTileColumns = 32;  // columns of a head that are multiplied at once
 constexpr int kAttentionThreads = 128;
 
-// A tensor [batch, time, heads * head_dim].
+// A tensor [batch, time, step], of which heads are columns.
 struct HeadSteps {
   std::int64_t time, step;  // step: elements from one time to the next
 };
@@ -25,10 +25,9 @@ struct Heads {
 
   std::int64_t rows() const { return shape().batch * shape().heads * shape().queries; }
   BELFRY_HD const AttentionShape& shape() const { return sight.shape; }
-  BELFRY_HD HeadSteps queries() const {
-    return {shape().queries, shape().heads * shape().head_dim};
-  }
-  BELFRY_HD HeadSteps keys() const { return {shape().keys, shape().kv_heads * shape().head_dim}; }
+  BELFRY_HD HeadSteps queries() const { return {shape().queries, shape().q_step()}; }
+  BELFRY_HD HeadSteps results() const { return {shape().queries, shape().y_step()}; }
+  BELFRY_HD HeadSteps keys() const { return {shape().keys, shape().kv_step()}; }
 
   Sight<T> sight;
   T scale;
@@ -49,6 +48,7 @@ struct HeadView {
         first_row(number * of.shape().queries),
         keys(of.sight.keys(sample)),
         q(sample * of.queries().time * of.queries().step + head * of.shape().head_dim),
+        y(sample * of.results().time * of.results().step + head * of.shape().head_dim),
         k(sample * of.keys().time * of.keys().step +
           head / of.shape().group() * of.shape().head_dim) {}
 
@@ -70,7 +70,7 @@ struct HeadView {
   std::int64_t sample, head;
   std::int64_t first_row;  // of logarithms of sums
   std::int64_t keys;       // of the sample
-  std::int64_t q, k;       // the offsets of element 0 at time 0
+  std::int64_t q, y, k;    // the offsets of element 0 at time 0
 };
 
 // A tile of queries of a head with a tile of its keys.
@@ -118,15 +118,15 @@ BELFRY_HD void load_tile(const Block& block, const HeadSteps& head, std::int64_t
   });
 }
 
-// products[query][key] = a[query] . b[key].
+// products[query][key] = a[query] . b[key], where `of` says how the rows of a lie.
 template <class T>
 BELFRY_HD void multiply_tile(const Block& block, const Heads<T>& heads, const AttentionTile& tile,
-                             const T* a, const T* b, TileShared<T>& shared,
+                             const HeadSteps& of, const T* a, const T* b, TileShared<T>& shared,
                              T (&products)[kTileQueries][kTileKeys]) {
   const std::int64_t columns = heads.shape().head_dim;
   each_pair(block, [&](int q, int k) { products[q][k] = 0; });
   for (std::int64_t column = 0; column < columns; column += kTileColumns) {
-    load_tile(block, heads.queries(), columns, a, tile.queries, column, shared.a);
+    load_tile(block, of, columns, a, tile.queries, column, shared.a);
     load_tile(block, heads.keys(), columns, b, tile.keys, column, shared.b);
     each_pair(block, [&](int q, int k) {
       T sum = products[q][k];
@@ -173,7 +173,7 @@ struct AttentionQueries {
     each_element(block, kTileQueries, heads.shape().head_dim, [&](int row, std::int64_t c) {
       const std::int64_t t = tile.queries + row;
       if (t >= heads.shape().queries) return;
-      T* const to = y + head.q + t * heads.queries().step + c;
+      T* const to = y + head.y + t * heads.results().step + c;
       T sum = first ? T(0) : *to * shared.factors[row];
       for (int key = 0; key < kTileKeys; ++key)
         if (head.in_range(t, tile.keys + key))
@@ -188,7 +188,7 @@ struct AttentionQueries {
     each_element(block, kTileQueries, heads.shape().head_dim, [&](int row, std::int64_t c) {
       const std::int64_t t = first + row;
       if (t >= heads.shape().queries) return;
-      T& to = y[head.q + t * heads.queries().step + c];
+      T& to = y[head.y + t * heads.results().step + c];
       to = heads.shape().may_see_none && shared.sums[row] == 0 ? T(0) : to / shared.sums[row];
       if (c == 0) log_sums[head.first_row + t] = shared.largest[row] + math::log(shared.sums[row]);
     });
@@ -204,7 +204,8 @@ struct AttentionQueries {
       shared.sums[thread] = 0;
     });
     for (AttentionTile tile{queries, first}; tile.keys < end; tile.keys += kTileKeys) {
-      multiply_tile(block, heads, tile, q + head.q, k + head.k, shared, shared.weights);
+      multiply_tile(block, heads, tile, heads.queries(), q + head.q, k + head.k, shared,
+                    shared.weights);
       block.each([&](int thread) {
         if (thread < kTileQueries) weigh_query(head, tile, thread, shared);
       });
@@ -248,8 +249,10 @@ struct AttentionGradInputs {
   // is not seen.
   BELFRY_HD void weigh(const Block& block, const AttentionTile& tile, const HeadView<T>& head,
                        TileShared<T>& shared) const {
-    multiply_tile(block, heads, tile, q + head.q, k + head.k, shared, shared.weights);
-    multiply_tile(block, heads, tile, dy + head.q, v + head.k, shared, shared.grads);
+    multiply_tile(block, heads, tile, heads.queries(), q + head.q, k + head.k, shared,
+                  shared.weights);
+    multiply_tile(block, heads, tile, heads.results(), dy + head.y, v + head.k, shared,
+                  shared.grads);
     each_pair(block, [&](int query, int key) {
       const std::int64_t t = tile.queries + query, row = head.first_row + t;
       T &weight = shared.weights[query][key], &grad = shared.grads[query][key];
@@ -309,14 +312,14 @@ struct AttentionGradKeys {
   // Adds the terms of a tile's queries to element c of a key.
   BELFRY_HD void add(const AttentionTile& tile, const Shared& shared, const HeadView<T>& head,
                      int key, std::int64_t c) const {
-    const std::int64_t step = in.heads.queries().step;
+    const std::int64_t q_step = in.heads.queries().step, y_step = in.heads.results().step;
     const std::int64_t to = head.k + (tile.keys + key) * in.heads.keys().step + c;
     T k_sum = 0, v_sum = 0;
     for (int row = 0; row < kTileQueries; ++row) {
       if (!head.in_range(tile.queries + row, tile.keys + key)) continue;
-      const std::int64_t from = head.q + (tile.queries + row) * step + c;
-      k_sum += shared.grads[row][key] * in.q[from];
-      v_sum += shared.weights[row][key] * in.dy[from];
+      const std::int64_t query = tile.queries + row;
+      k_sum += shared.grads[row][key] * in.q[head.q + query * q_step + c];
+      v_sum += shared.weights[row][key] * in.dy[head.y + query * y_step + c];
     }
     dk[to] += k_sum * in.heads.scale;
     dv[to] += v_sum;

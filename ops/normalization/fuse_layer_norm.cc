@@ -82,7 +82,8 @@ void fuse_row_norm(Surroundings& around) {
                  std::move(members));
 }
 
-// Fuses Cast, LayerNormGrad or RmsNormGrad, Cast, AddN: all but the second may be missing.
+// Fuses Cast, LayerNormGrad or RmsNormGrad, Cast, AddN, and on GPUs a cast of the sum to the type
+// of dy: all but the second may be missing.
 void fuse_row_norm_gradient(Surroundings& around) {
   if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool centred = around.op() == &kLayerNormGrad;
@@ -108,6 +109,12 @@ void fuse_row_norm_gradient(Surroundings& around) {
     members.push_back(sum.node);
   }
   if (!sum.node && !is_half(narrow)) return;
+  const NodeIndex cast = around.user(results[0], kCast);
+  if (cast && is_half(narrow) && around.type(results[0]).dtype == DType::kF32 &&
+      around.type({cast, 0}).dtype == narrow) {
+    results.push_back({cast, 0});
+    members.push_back(cast);
+  }
   around.replace(centred ? kFusedLayerNormGrad : kFusedRmsNormGrad, std::move(inputs),
                  std::move(results), std::move(members));
 }

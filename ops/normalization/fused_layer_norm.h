@@ -16,8 +16,8 @@ class Surroundings;
 // perhaps the sum that is normalised, x + shortcut or (x + bias) + shortcut. x may be a reshape of
 // rows with the same last dimension.
 extern const Op kFusedLayerNorm;
-// dy, rows, gamma, and perhaps other, which is added to dx -> dx, dgamma, dbeta. Replaces
-// LayerNormGrad, AddN.
+// dy, rows, gamma, and perhaps other, which is added to dx -> dx, dgamma, dbeta; where dy has 16
+// bits and dx f32, perhaps also dx of 16 bits. Replaces LayerNormGrad, AddN, and on GPUs Cast.
 extern const Op kFusedLayerNormGrad;
 // The same without beta and dbeta.
 extern const Op kFusedRmsNorm;

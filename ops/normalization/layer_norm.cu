@@ -1,12 +1,14 @@
 // Layer and RMS normalisation, with or without the sums around it (fused_layer_norm.h): a block
 // takes one row, or several short ones. X is the type of y and dy, S that of the rows: both are of
 // f32 or f64, or X is of 16 bits and S the same or f32.
+#include "belfry/framework/cuda/kernels/cast.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/row_passes.cuh"
 #include "belfry/framework/cuda/kernels/rows.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm.h"
@@ -127,7 +129,8 @@ struct NormRow {
   }
 };
 
-// Computes dx, adds `other` unless it is null, and computes the scales of rows.
+// Computes dx, adds `other` unless it is null, and computes the scales of rows. `narrow` gets dx,
+// too, unless it is null.
 template <class X, class S, int R, int N>
 struct NormGradRow {
   using T = Wide<S>;
@@ -140,6 +143,7 @@ struct NormGradRow {
   T epsilon;
   RowScale<T>* scales;
   S* dx;
+  X* narrow;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     const auto place = [&](int row) { return (by.first(block) + row) * by.columns; };
@@ -196,6 +200,11 @@ struct NormGradRow {
         if (other) out.at[j] = rounded_sum<S>(out.wide(j), others.wide(j));
       }
       out.store(dx + at);
+      if (!narrow) return;
+      Lanes<X, N> rounded{};
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) rounded.at[j] = Stored<X>::narrow(out.wide(j));
+      rounded.store(narrow + at);
     });
   }
 };
@@ -334,21 +343,26 @@ QueueRun norm(KernelPlan& plan) {
   });
 }
 
+const Variant narrow_gradient("row_norm.narrow_gradient");
+
 template <bool centred>
 QueueRun norm_grad(KernelPlan& plan) {
   const RowsOf rows(plan.input(1).shape);
   const double epsilon = epsilon_of<centred>(plan);
+  constexpr std::size_t kNarrow = 1 + row_norm_factors(centred);
+  const DType half = plan.outputs() > kNarrow ? plan.output(kNarrow).dtype : DType::kF32;
   return visit_rows(plan.input(0).dtype, plan.dtype(), [&]<class X, class S>(X, S) -> QueueRun {
     using T = Wide<S>;
     const std::int64_t parts = parts_bytes<FactorGradients<T>>(rows);
     plan.workspace(parts + rows.rows * static_cast<std::int64_t>(sizeof(RowScale<T>)));
-    return [=](const KernelPointers& p, KernelQueue& queue) {
+    return [=, at_once = narrow_gradient.on()](const KernelPointers& p, KernelQueue& queue) {
       auto* const scales = reinterpret_cast<RowScale<T>*>(p.workspace() + parts);
       const X* const dy = p.input<X>(0);
       const S* const x = p.input<S>(1);
       const S* const other = p.inputs() > 3 ? p.input<S>(3) : nullptr;
+      X* const narrow = is_half(half) && at_once ? p.output<X>(kNarrow) : nullptr;
       visit_row_blocks<X, S>(
-          rows, {dy, x, other, p.input<T>(2), p.output<S>()},
+          rows, {dy, x, other, p.input<T>(2), p.output<S>(), narrow},
           [&]<int R, int N>(std::integral_constant<int, R>, std::integral_constant<int, N>) {
             const RowBlocks<R> by{rows.rows, rows.channels};
             launch(queue,
@@ -360,9 +374,13 @@ QueueRun norm_grad(KernelPlan& plan) {
                                            .gamma = p.input<T>(2),
                                            .epsilon = static_cast<T>(epsilon),
                                            .scales = scales,
-                                           .dx = p.output<S>()},
+                                           .dx = p.output<S>(),
+                                           .narrow = narrow},
                    by.grid());
           });
+      if (is_half(half) && !at_once)
+        cast(queue, DType::kF32, p.output<void>(), half, p.output<void>(kNarrow), 0,
+             rows.rows * rows.channels);
       visit_lanes_of_both(rows.channels, dy, x, [&]<int N>(std::integral_constant<int, N>) {
         over_rows(queue, rows,
                   FactorLeaf<X, S, N>{.dy = dy,

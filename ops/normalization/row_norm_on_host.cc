@@ -71,7 +71,8 @@ void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Kerne
   }
 }
 
-// Inputs are dy, rows, gamma, and perhaps a tensor that is added to dx.
+// Inputs are dy, rows, gamma, and perhaps a tensor that is added to dx. The last output may be dx
+// of the type of dy.
 template <bool centred>
 KernelRun norm_gradient_of_half(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);
@@ -79,6 +80,7 @@ KernelRun norm_gradient_of_half(KernelPlan& plan) {
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   const kernels::StoredElements<float> of_dy(plan.input(0).dtype), of_rows(plan.dtype());
   plan.workspace((2 * rows.count + 3 * elements + rows.columns) * kFloatBytes);
+  constexpr std::size_t kNarrow = 1 + row_norm_factors(centred);
   return [=, n = rows.columns](const KernelPointers& p) {
     auto* const by = reinterpret_cast<kernels::RowScale<float>*>(p.workspace());
     auto* const dy = reinterpret_cast<float*>(by + rows.count);
@@ -93,6 +95,8 @@ KernelRun norm_gradient_of_half(KernelPlan& plan) {
                                          add_to_row<float>(row, other, n, row);
                                        }
                                        of_rows.store(row, n, p.output<void>(), r * n);
+                                       if (p.outputs() > kNarrow)
+                                         of_dy.store(row, n, p.output<void>(kNarrow), r * n);
                                      });
   };
 }

@@ -226,15 +226,26 @@ struct HostHead {
   }
 };
 
+// Tensors are dense here; those of the call may be columns of one.
 void attend_half(const AttentionCall& call) {
   const Attention& s = call.attention;
   const HostHead head{s.time, s.head_dim, s.heads * s.head_dim, s.scale};
-  const std::int64_t count = s.batch * s.time * head.step;
+  const std::int64_t rows = s.batch * s.time, first = s.gradient ? 1 : 0;
+  const auto each_row = [&](bool of_heads, auto* x, const auto& f) {
+    const std::int64_t step = s.joined && of_heads ? 3 * head.step : head.step;
+    for (std::int64_t row = 0; row < rows; ++row) f(row * head.step, x + row * step);
+  };
   std::vector<std::vector<float>> in, out;
-  for (std::size_t i = 0; i < (s.gradient ? 5u : 3u); ++i)
-    in.push_back(widened(s.dtype, call.in[i], count));
+  for (std::int64_t i = 0; i < (s.gradient ? 5 : 3); ++i) {
+    in.emplace_back(static_cast<std::size_t>(rows * head.step));
+    each_row(i >= first && i < first + 3,
+             static_cast<const std::uint16_t*>(call.in[static_cast<std::size_t>(i)]),
+             [&](std::int64_t at, const std::uint16_t* x) {
+               std::ranges::copy(widened(s.dtype, x, head.step), in.back().begin() + at);
+             });
+  }
   for (std::size_t i = 0; i < (s.gradient ? 3u : 1u); ++i)
-    out.emplace_back(static_cast<std::size_t>(count));
+    out.emplace_back(static_cast<std::size_t>(rows * head.step));
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const std::int64_t at = b * s.time * head.step + h * s.head_dim;
@@ -247,7 +258,12 @@ void attend_half(const AttentionCall& call) {
       else
         head.attend(from(0), from(1), from(2), to(0), static_cast<float*>(call.out[1]) + row);
     }
-  for (std::size_t i = 0; i < out.size(); ++i) narrow(s.dtype, out[i], call.out[i]);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    each_row(s.gradient, static_cast<std::uint16_t*>(call.out[i]),
+             [&](std::int64_t at, std::uint16_t* x) {
+               const auto from = out[i].begin() + at;
+               narrow(s.dtype, std::vector<float>(from, from + head.step), x);
+             });
 }
 
 // What a kernel writes.

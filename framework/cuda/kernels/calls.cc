@@ -10,6 +10,17 @@ std::string bracketed(const Numbers& numbers) {
   return cat("[", join(numbers, ","), "]");
 }
 
+// Copies addresses. After number `three` come those of two more parts of its tensor.
+template <class Byte, class Address>
+void put_addresses(std::span<const Address> from, std::size_t three, std::int64_t part,
+                   Address* to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    *to++ = from[i];
+    for (int next = 1; i == three && next < 3; ++next)
+      *to++ = static_cast<Byte*>(from[i]) + next * part;
+  }
+}
+
 std::string_view name_of(Convolution::Kind kind) {
   switch (kind) {
     case Convolution::Kind::kForward: return "Conv2d";
@@ -37,7 +48,17 @@ std::string Pooling::str() const {
 
 std::string Attention::str() const {
   return cat(gradient ? "CausalAttentionGrad " : "CausalAttention ", belfry::name_of(dtype), " ",
-             bracketed(std::array{batch, time, heads, head_dim}));
+             bracketed(std::array{batch, time, heads, head_dim}), joined ? " joined" : "");
+}
+
+void AttentionCall::take(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  constexpr std::size_t kNone = 8;
+  const std::int64_t part =
+      attention.heads * attention.head_dim * static_cast<std::int64_t>(size_of(attention.dtype));
+  const std::size_t first = attention.gradient ? 1 : 0;
+  put_addresses<const char>(inputs, attention.joined ? first : kNone, part, in.data());
+  put_addresses<char>(outputs, attention.joined && attention.gradient ? 0 : kNone, part,
+                      out.data());
 }
 
 std::string Recurrence::str() const {

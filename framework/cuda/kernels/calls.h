@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "belfry/framework/base/dtype.h"
@@ -117,9 +118,12 @@ struct Attention {
   DType dtype = DType::kBF16;
   std::int64_t batch = 1, time = 1, heads = 1, head_dim = 1;
   float scale = 1;  // of the scores; algorithms are chosen without regard to it
+  // q, k and v are columns of one tensor [batch, time, 3, heads, head_dim], and so are dq, dk and
+  // dv.
+  bool joined = false;
 
   auto operator<=>(const Attention&) const = default;
-  // "CausalAttention bf16 [64,256,6,64]".
+  // "CausalAttention bf16 [64,256,6,64]", and " joined" if it is.
   std::string str() const;
 };
 
@@ -128,9 +132,12 @@ struct AttentionCall {
   CudnnAlgorithm algorithm;
   // In the op's order: q, k, v -> y, logarithms of sums. For the gradient: dy, q, k, v, y,
   // logarithms of sums -> dq, dk, dv. The other places are null.
-  std::array<const void*, 6> in;
-  std::array<void*, 3> out;
-  std::byte* workspace;
+  std::array<const void*, 6> in{};
+  std::array<void*, 3> out{};
+  std::byte* workspace = nullptr;
+
+  // Sets `in` and `out` to the tensors of the op.
+  void take(std::span<const void* const> inputs, std::span<void* const> outputs);
 };
 
 // An LSTM or a GRU of one layer and direction, with its product with x [batch, time, features]. All

@@ -46,7 +46,9 @@ class AttentionGraph {
         graph_(where) {
     const std::int64_t b = of.batch, h = of.heads, t = of.time, d = of.head_dim;
     heads_ = {{b, h, t, d}, {t * h * d, d, h * d, 1}};
-    turned_heads_ = {{b, h, d, t}, {t * h * d, d, 1, h * d}};
+    const std::int64_t step = (of.joined ? 3 : 1) * h * d;
+    parts_ = {{b, h, t, d}, {t * step, d, step, 1}};
+    turned_heads_ = {{b, h, d, t}, {t * step, d, 1, step}};
     apart_ = {{b, h, t, d}, {h * t * d, t * d, d, 1}};
     pairs_ = {{b, h, t, t}, {h * t * t, t * t, t, 1}};
     turned_pairs_ = {{b, h, t, t}, {h * t * t, t * t, 1, t}};
@@ -64,7 +66,9 @@ class AttentionGraph {
 
  private:
   Tensor in(std::int64_t i, const Layout& layout) { return graph_.memory(kIn + i, type_, layout); }
-  Tensor out(std::int64_t i) { return graph_.memory(kOut + i, type_, heads_); }
+  Tensor out(std::int64_t i, const Layout& layout) {
+    return graph_.memory(kOut + i, type_, layout);
+  }
 
   Tensor apply(cudnnPointwiseMode_t mode, const Layout& layout, Tensor x, Tensor b = nullptr) {
     const Tensor y = graph_.between(CUDNN_DATA_FLOAT, layout);
@@ -105,7 +109,7 @@ class AttentionGraph {
   }
 
   void make_forward() {
-    const Tensor q = in(0, heads_), k = in(1, turned_heads_), v = in(2, heads_), y = out(0);
+    const Tensor q = in(0, parts_), k = in(1, turned_heads_), v = in(2, parts_), y = out(0, heads_);
     const Tensor log_sums = graph_.memory(kOut + 1, CUDNN_DATA_FLOAT, rows_);
     const Tensor scores = masked(apply(CUDNN_POINTWISE_MUL, pairs_, product(q, k), scale_));
     const Tensor largest = reduced(CUDNN_REDUCE_TENSOR_MAX, scores);
@@ -121,10 +125,10 @@ class AttentionGraph {
   }
 
   void make_gradient() {
-    const Tensor dy = in(0, heads_), q = in(1, heads_), k = in(2, turned_heads_),
+    const Tensor dy = in(0, heads_), q = in(1, parts_), k = in(2, turned_heads_),
                  v = in(3, turned_heads_), y = in(4, heads_);
     const Tensor log_sums = graph_.memory(kIn + 5, CUDNN_DATA_FLOAT, rows_);
-    const Tensor dq = out(0), dk = out(1), dv = out(2);
+    const Tensor dq = out(0, parts_), dk = out(1, parts_), dv = out(2, parts_);
     // A multiplication by one: without it cuDNN takes three times the workspace.
     const Tensor row_sums = graph_.memory(kRowSums, CUDNN_DATA_FLOAT, rows_);
     graph_.pointwise(
@@ -145,14 +149,15 @@ class AttentionGraph {
     graph_.multiply(turned(score_grads, type_, turned_pairs_), q, dk);
 
     const Tensor dq_sums = graph_.memory(kDqSums, CUDNN_DATA_FLOAT, apart_);
-    graph_.multiply(score_grads, turned(k, type_, heads_), dq_sums);
+    graph_.multiply(score_grads, turned(k, type_, parts_), dq_sums);
     graph_.pointwise({.mode = CUDNN_POINTWISE_IDENTITY, .x = dq_sums}, dq);
   }
 
   const Attention& of_;
   cudnnDataType_t type_;
   CudnnGraph graph_;
-  Layout heads_, turned_heads_, apart_, pairs_, turned_pairs_, rows_;
+  // heads_: of y and dy; parts_: of q, v, dq, dk and dv; turned_heads_: of k, and of v for dy.
+  Layout heads_, parts_, turned_heads_, apart_, pairs_, turned_pairs_, rows_;
   Tensor scale_ = nullptr, unseen_ = nullptr;
   cudnnBackendDescriptor_t made_ = nullptr;
 };

@@ -19,12 +19,18 @@ class AttentionTrial : Trial {
       : Trial(where), attention_(attention) {
     const std::int64_t rows = attention.batch * attention.heads * attention.time;
     const std::int64_t tensor = rows * attention.head_dim;
+    const std::vector<std::int64_t> q_k_v = attention.joined ? std::vector<std::int64_t>{3 * tensor}
+                                                             : std::vector<std::int64_t>(3, tensor);
+    const auto take = [&](std::int64_t elements) {
+      in_.push_back(random(attention.dtype, elements, 1));
+    };
     // In the op's order; the logarithms of sums come last.
-    for (int i = 0; i < (attention.gradient ? 5 : 3); ++i)
-      in_.push_back(random(attention.dtype, tensor, 1));
+    if (attention.gradient) take(tensor);
+    std::ranges::for_each(q_k_v, take);
+    if (attention.gradient) take(tensor);
     if (attention.gradient) in_.push_back(random(DType::kF32, rows, 1));
-    for (int i = 0; i < (attention.gradient ? 3 : 1); ++i)
-      out_.push_back(result(attention.dtype, tensor));
+    for (const std::int64_t elements : attention.gradient ? q_k_v : std::vector{tensor})
+      out_.push_back(result(attention.dtype, elements));
     if (!attention.gradient) out_.push_back(result(DType::kF32, rows));
   }
 
@@ -32,8 +38,7 @@ class AttentionTrial : Trial {
   // ours.
   double seconds(const CudnnAlgorithm& algorithm) {
     AttentionCall call{.attention = attention_, .algorithm = algorithm};
-    std::ranges::copy(in_, call.in.begin());
-    std::ranges::copy(out_, call.out.begin());
+    call.take(in_, out_);
     return timed(
         algorithm.workspace_bytes,
         [&](std::byte* workspace) {

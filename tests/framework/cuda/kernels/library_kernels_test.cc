@@ -413,6 +413,7 @@ TEST(Calls, NameThemselves) {
   const Attention attention{
       .gradient = true, .dtype = DType::kF16, .batch = 64, .time = 256, .heads = 6, .head_dim = 32};
   EXPECT_EQ(attention.str(), "CausalAttentionGrad f16 [64,256,6,32]");
+  EXPECT_EQ((Attention{.joined = true}.str()), "CausalAttention bf16 [1,1,1,1] joined");
 }
 
 }  // namespace library_kernels_test

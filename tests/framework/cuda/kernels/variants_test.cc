@@ -13,8 +13,13 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/all_finite.h"
+#include "belfry/ops/attention/attention.h"
+#include "belfry/ops/attention/joined_attention.h"
+#include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/normalization/fused_layer_norm.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
@@ -125,38 +130,48 @@ TEST_F(Variants, AreKnownByTheirKeys) {
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
-                                                   "all_finite.all_at_once, batch_norm.mask"));
+                                                   "all_finite.all_at_once, attention.joined, batch_norm.mask"));
   }
   EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
 }
 
 // The shapes have one thread's rows and several groups of rows, in packs and not.
 TEST_F(Variants, OfBatchNormFindTheMaskFromX) {
-  for (const DType dtype : kTypes)
-    for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
-      SCOPED_TRACE(cat(name_of(dtype), " ", shape));
-      const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
-      const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
-                   beta = numbers(channels.shape, DType::kF32, 3);
-      const std::vector<Tensor> given{x, gamma, beta};
-      const Ran forward =
-          run(node_of(kFusedBatchNormTrainRelu, given, NodeOptions(BatchNormOptions{})), given,
-              {image, channels, channels});
-      const auto& [y, mean, variance] =
-          std::tie(forward.results[0], forward.results[1], forward.results[2]);
-      Tensor dy = numbers(shape, dtype, 4);
-      set_odd(dy);
-      std::vector<Tensor> values{dy, x, gamma, mean, variance, y, beta};
-      const Node& node = node_of(kFusedBatchNormTrainGrad, values, NodeOptions(BatchNormOptions{}));
-      const std::vector<TensorType> outputs{image, channels, channels};
-      EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
-      Variant::set({});
-      const Ran with_y = run(node, values, outputs);
-      std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
-      const Ran without = run(node, values, outputs);
-      for (std::size_t i = 0; i < outputs.size(); ++i)
-        EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
-    }
+  const NodeOptions options(BatchNormOptions{});
+  for (const bool trained : {true, false})
+    for (const DType dtype : kTypes)
+      for (const Shape& shape : {Shape{5, 3}, Shape{2100, 16}}) {
+        SCOPED_TRACE(cat(trained ? "training " : "inference ", name_of(dtype), " ", shape));
+        const TensorType image{shape, dtype}, channels{{shape.back()}, DType::kF32};
+        const Tensor x = numbers(shape, dtype, 1), gamma = numbers(channels.shape, DType::kF32, 2),
+                     beta = numbers(channels.shape, DType::kF32, 3);
+        std::vector<Tensor> given{x, gamma, beta};
+        std::vector<TensorType> outputs{image};
+        if (trained)
+          outputs.insert(outputs.end(), 2, channels);
+        else
+          given.insert(given.end(),
+                       {numbers(channels.shape, DType::kF32, 5), ones(channels.shape)});
+        const Op& forward = trained ? kFusedBatchNormTrainRelu : kFusedBatchNormInferenceRelu;
+        const Op& backward = trained ? kFusedBatchNormTrainGrad : kFusedBatchNormInferenceGrad;
+        const std::vector<Tensor> found =
+            run(node_of(forward, given, options), given, outputs).results;
+        Tensor dy = numbers(shape, dtype, 4);
+        set_odd(dy);
+        std::vector<Tensor> values{
+            dy,       x,   gamma, trained ? found[1] : given[3], trained ? found[2] : given[4],
+            found[0], beta};
+        const Node& node = node_of(backward, values, options);
+        outputs.resize(1);
+        outputs.insert(outputs.end(), trained ? 2 : 4, channels);
+        EXPECT_EQ(saved("batch_norm.mask_from_x", node, values, outputs), 0);
+        Variant::set({});
+        const Ran with_y = run(node, values, outputs);
+        std::memset(values[5].mutable_raw(), 0xff, values[5].bytes());  // y is not read
+        const Ran without = run(node, values, outputs);
+        for (std::size_t i = 0; i < outputs.size(); ++i)
+          EXPECT_TRUE(same_bits(with_y.results[i], without.results[i])) << i;
+      }
 }
 
 // With a gamma of 0, beta is the input of ReLU: around what rounds to 0, and what is no number.
@@ -240,6 +255,81 @@ TEST_F(Variants, OfLossesReadLogitsAsTheyAreStored) {
         EXPECT_EQ(saved(kKey, correct, two, {{{}, DType::kF32}}), 1);
       }
     }
+}
+
+// Rows are short, or longer than shared memory keeps; with and without a sum.
+TEST_F(Variants, OfRowNormsRoundTheirGradients) {
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const Shape& shape : {Shape{2200, 16}, Shape{3, 1100}})
+      for (const bool adds : {false, true}) {
+        SCOPED_TRACE(cat(name_of(dtype), " ", shape, adds));
+        const TensorType rows{shape, DType::kF32}, factors{{shape.back()}, DType::kF32},
+            narrow{shape, dtype};
+        std::vector<Tensor> values{numbers(shape, dtype, 1), numbers(shape, DType::kF32, 2),
+                                   numbers(factors.shape, DType::kF32, 3)};
+        if (adds) values.push_back(numbers(shape, DType::kF32, 4));
+        constexpr const char* kKey = "row_norm.narrow_gradient";
+        const Node& layer = node_of(kFusedLayerNormGrad, values, NodeOptions(LayerNormOptions{}));
+        EXPECT_EQ(saved(kKey, layer, values, {rows, factors, factors, narrow}), 1);
+        const Node& rms = node_of(kFusedRmsNormGrad, values, NodeOptions(RmsNormOptions{}));
+        EXPECT_EQ(saved(kKey, rms, values, {rows, factors, narrow}), 1);
+      }
+}
+
+// Heads share keys, and there are a mask with a gradient and lengths.
+TEST_F(Variants, OfJoinedAttentionCopyNothing) {
+  const NodeOptions options(AttentionOptions{.heads = 4, .kv_heads = 2});
+  for (const DType dtype : kTypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const TensorType qkv{{2, 7, 24}, dtype}, y{{2, 7, 12}, dtype}, log_sums{{2, 4, 7}, DType::kF32},
+        mask{{7, 7}, dtype};
+    Tensor lengths({2}, std::vector<std::int32_t>{4, 7});
+    const std::vector<Tensor> given{numbers(qkv.shape, dtype, 1), numbers(mask.shape, dtype, 2),
+                                    lengths};
+    const Node& node = node_of(kJoinedAttention, given, options);
+    EXPECT_EQ(saved("attention.joined", node, given, {y, log_sums}), 3);
+    Variant::set({});
+    const std::vector<Tensor> found = run(node, given, {y, log_sums}).results;
+    const std::vector<Tensor> values{
+        numbers(y.shape, dtype, 3), given[0], found[0], found[1], given[1], lengths};
+    const Node& gradient = node_of(kJoinedAttentionGrad, values, options);
+    EXPECT_EQ(saved("attention.joined", gradient, values, {qkv, mask}), 6);
+  }
+}
+
+// Rows have one chunk of exponentials, or three. Labels 2 are ignored.
+TEST_F(Variants, OfLossesComputeGradientsAtOnce) {
+  for (const std::int64_t classes : {3, 2500})
+    for (const double smoothing : {0.0, 0.1})
+      for (const DType dtype : kTypes) {
+        SCOPED_TRACE(cat(name_of(dtype), ", ", classes, " classes, smoothing ", smoothing));
+        constexpr std::int64_t kRows = 9;
+        const TensorType logits{{kRows, classes}, dtype}, losses{{kRows}, DType::kF32},
+            one{{}, DType::kF32};
+        Tensor labels({kRows}, DType::kI32);
+        for (std::int32_t i = 0; std::int32_t & label : labels.mutable_data<std::int32_t>())
+          label = i++ % 3;
+        Tensor x = numbers(logits.shape, dtype, 7);
+        set_odd(x);
+        const std::vector<Tensor> values{x, labels, numbers({}, DType::kF32, 8)};
+        const Node& node =
+            node_of(kCrossEntropyWithGradient, values,
+                    NodeOptions(CrossEntropyOptions{.smoothing = smoothing, .ignored = 2}));
+        constexpr const char* kKey = "cross_entropy.loss_with_gradient";
+        EXPECT_EQ(saved(kKey, node, values, {logits, losses, one}), 3);
+        EXPECT_EQ(saved(kKey, node, values, {logits, losses}), 2);
+        if (is_half(dtype)) saved("cross_entropy.logits_as_stored", node, values, {logits, losses});
+      }
+}
+
+// All logits are equal, so only class 0 comes first.
+TEST_F(Variants, OfLossesCountRowsWhoseLabelComesFirst) {
+  const std::vector<Tensor> values{Tensor({4, 5}, DType::kBF16),
+                                   Tensor({4}, std::vector<std::int32_t>{0, 1, 4, 0}), ones({})};
+  const Node& node = node_of(kCrossEntropyWithGradient, values, NodeOptions(CrossEntropyOptions{}));
+  const Ran ran =
+      run(node, values, {{{4, 5}, DType::kBF16}, {{4}, DType::kF32}, {{}, DType::kF32}});
+  EXPECT_EQ(ran.results[2].item<float>(), 0.5F);
 }
 
 TEST_F(Variants, OfChecksLookAtAllTensorsAtOnce) {

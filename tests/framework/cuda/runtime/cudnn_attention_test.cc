@@ -69,16 +69,19 @@ class CudnnCompilesAttention : public testing::Test {
   }
 };
 
-// The GPTs of train_bench and of examples/gpt.cc, and one of odd times.
+// The GPTs of train_bench and of examples/gpt.cc, and one of odd times; with queries, keys and
+// values apart and joined.
 TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
     for (const auto& shape :
          {Attention{.batch = 64, .time = 256, .heads = 6, .head_dim = 64},
           Attention{.dtype = DType::kF16, .batch = 12, .time = 64, .heads = 4, .head_dim = 32},
           Attention{.batch = 3, .time = 50, .heads = 3, .head_dim = 40}})
-      for (const bool gradient : {false, true}) {
+      for (const auto& [gradient, joined] :
+           {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
         Attention attention = shape;
         attention.gradient = gradient;
+        attention.joined = joined;
         const auto found = CudnnAttention::algorithms(attention, kHere, h100);
         if (found.empty()) problems += cat("none for ", attention, "\n");
         for (const CudnnAlgorithm& algorithm : found)
