@@ -21,10 +21,14 @@
 namespace belfry {
 namespace {
 
-// Bytes of results above which a launch is cut into parts. A part reads at most twice as many
-// bytes, so a worker's share of a sum fits in its cache. A launch that counts as reading one tensor
-// (gather of shards, random numbers) has parts of twice as many bytes, so it is cut above 128 KiB.
+// Bytes of results above which a launch is cut into parts. A part of a fused update reads at most
+// twice as many bytes, so it stays in the cache from one kernel to the next. A launch that counts
+// as reading one tensor (gather of shards, random numbers) has parts of twice as many bytes, so it
+// is cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
+// A sum that is not fused reads everything once, at its fastest in long parts: at least
+// kWorkerPart, and at most so many.
+constexpr std::int64_t kMostSumParts = 64;
 
 // If one CPU device with one shard has all work of hosts, workers share all of its launches that
 // are large and can be divided. Bytes of results, or multiply-adds, of a part, at least; and parts,
@@ -255,9 +259,16 @@ class Scheduler {
     if (read == 0) return part_of_other(node, whole);
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
-    // At least 4 KiB of each tensor, in whole cache lines, and no more parts than kMostParts.
+    if (!node.fused_update() && read > 1)
+      return std::max(kWorkerPart / element, size_of_part(whole, kMostSumParts));
+    // At least 4 KiB of each tensor, in whole cache lines.
     const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kWorkerPart / read / 64 * 64);
-    return std::max(bytes / element, (whole + 64 * kMostParts - 1) / (64 * kMostParts) * 64);
+    return std::max(bytes / element, size_of_part(whole, kMostParts));
+  }
+
+  // The elements of each of so many parts, a multiple of 64.
+  static std::int64_t size_of_part(std::int64_t whole, std::int64_t parts) {
+    return (whole + 64 * parts - 1) / (64 * parts) * 64;
   }
 
   // The same for launches that combine nothing, or that run once per shard: several shards are

@@ -160,16 +160,18 @@ class Measurement {
     return each / std::max(each / one, seconds - fixed - own * each / one);
   }
 
-  // Writing costs the time by which sums of few terms exceed their share of sums of many.
+  // Writing costs the time by which sums of few terms exceed their share of sums of many. Sums in
+  // place are timed on all workers: one alone has bandwidth left, in which writes are free.
   void add_bandwidth(std::int64_t bytes) {
     constexpr double kDearest = 4;
     const double few = of_a_byte(1, 2, bytes), many = of_a_byte(1, 8, bytes);
     const double read = std::clamp((many - few) / 6, few / (2 + kDearest), few / 2);
     const double one = 1 / read, write = std::max(0.0, few * one - 2);
-    const double rewrite = std::clamp(of_a_byte(1, 2, bytes, true) * one - 2, 0.0, kDearest);
-    const auto workers = static_cast<std::size_t>(machine_.workers);
-    const double all =
-        workers > 1 ? std::max(one, (2 + write) / of_a_byte(workers, 2, bytes)) : one;
+    const auto workers = static_cast<std::size_t>(std::max(1, machine_.workers));
+    const double together = workers > 1 ? of_a_byte(workers, 2, bytes) : few;
+    const double all = std::max(one, (2 + write) / together);
+    const double in_place = of_a_byte(workers, 2, bytes, true) / together * (2 + write);
+    const double rewrite = std::clamp(in_place - 2, 0.0, kDearest);
     const double other = workers > 1 ? other_rate(bytes, one, 1 + write) : one;
     machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9, write, rewrite});
   }

@@ -131,7 +131,7 @@ TEST(ReductionBench, ShowsHowFarItIs) {
   for (const char* line :
        {"# 4096 bytes: built naive\n", "# 4096 bytes: prepared collective\n",
         "# 4096 bytes: writing what is summed\n", "# 4096 bytes: checking collective\n",
-        "# 4096 bytes: run 1/20\n", "# 4096 bytes: run 20/20\n"})
+        "# 4096 bytes: run 1/24\n", "# 4096 bytes: run 24/24\n"})
     EXPECT_THAT(text, testing::HasSubstr(line));
   FakeConsole fast;
   asked.console = &fast.console;

@@ -189,12 +189,24 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {
   EXPECT_EQ(part((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
 }
 
+// Small parts would cost a sum of many tensors more than they balance.
+TEST(Schedule, SumsOfManyTensorsHaveLongParts) {
+  for (const auto& [kib, parts] : {std::pair(64, 1), std::pair(256, 4), std::pair(16 << 10, 64)}) {
+    Graph graph;
+    const Output x = fill(graph, {std::int64_t{kib} << 8}, 1);
+    std::vector<Output> tensors(7, x);
+    tensors.push_back(add_n({x, x}));
+    const auto devices = cpu_devices(1);
+    const Plan plan = compiled(devices, {all_reduce(tensors)[0].node()});
+    EXPECT_EQ(plan.launches.back().parts(), parts) << kib << " KiB";
+  }
+}
+
 TEST(Schedule, HugeLaunchesHaveNoMorePartsThanTicketsCount) {
   Graph graph;
-  const Output x = fill(graph, {std::int64_t{(16 << 10) + 63} << 20}, 1);
-  const Output parts[] = {x, add_n({x, x})};
+  const Output made = random_uniform(graph, {std::int64_t{(32 << 10) + 63} << 20});
   const auto devices = cpu_devices(1);
-  const Plan plan = compiled(devices, {all_reduce(parts)[0].node()});
+  const Plan plan = compiled(devices, {made.node()});
   EXPECT_GT(plan.launches.back().parts(), kMostParts / 2);
   EXPECT_LE(plan.launches.back().parts(), kMostParts);
 }

@@ -241,7 +241,7 @@ TEST(RunFailure, OfAnInitialiserLeavesNoVariableBehind) {
 // Workers share a collective of many parts. One part fails, at any of them.
 TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   constexpr int kDevices = 4;
-  constexpr std::int64_t kElements = 200'000;
+  constexpr std::int64_t kElements = 400'000;
   Graph graph;
   std::vector<Output> parts;
   for (int d = 0; d < kDevices; ++d) {
