@@ -351,7 +351,10 @@ int run_export(const ExportFlags& flags) {
       " is there, and may be replaced; nothing was changed: write elsewhere, "
       "or replace it (--overwrite)");
   const std::string path = checkpoint_at(flags.path, flags.checkpoint);
-  if (!place.folder.empty()) files.create_directory(place.folder);
+  if (!place.folder.empty()) {
+    read_checkpoint_head(path);  // throws if there is none, before a folder is made
+    files.create_directory(place.folder);
+  }
   OutputFiles outputs(files);
   OutputFile* const file = in_shards ? nullptr : outputs.open("OUT", place.file);
   require<FlagError>(!is_onnx || (file && file->replaces()), "OUT=", flags.out,

@@ -21,7 +21,7 @@ bool is_export_folder(const std::string& out, bool in_shards, FileSystem& files)
     return true;
   }
   const bool has_ending = out.find('.', out.rfind('/') + 1) != out.npos;
-  require<FlagError>(has_ending || out == "-" || kind != FileKind::kNone, "OUT=", out,
+  require<FlagError>(has_ending || kind != FileKind::kNone, "OUT=", out,
                      ": is it a file or a folder? Name ", out, ".safetensors or ", out, "/");
   return false;
 }

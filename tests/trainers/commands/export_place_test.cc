@@ -33,7 +33,6 @@ class ExportPlaceTest : public testing::Test {
 TEST_F(ExportPlaceTest, IsAFileOrAFileInAFolder) {
   EXPECT_EQ(file_of(at("new.safetensors"), false), at("new.safetensors"));
   EXPECT_EQ(file_of(at("file"), false), at("file"));
-  EXPECT_EQ(file_of("-", false), "-");
   EXPECT_EQ(file_of("/dev/null", false), "/dev/null");
   EXPECT_EQ(file_of(at("there"), false), at("there/model.safetensors"));
   EXPECT_EQ(file_of(at("new/"), false), at("new/model.safetensors"));
