@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace algorithms_file_test {
