@@ -95,6 +95,7 @@ class Case:
     rules: str | None = None  # the text of a file of names
     batch: int = 8
     steps: int = 0  # of AdamW, of which the losses are compared, too
+    tokens: int = 0  # of a sample in these; the model may take more
 
 
 NO_DROPOUT = dict(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
@@ -151,7 +152,7 @@ def hf_vit():
                                                hidden_size=64, intermediate_size=256, num_labels=10))
 
 
-OF_GPT2 = ["--layers=4", "--heads=4", "--width=128", "--sequence_length=64", "--gelu=tanh"]
+OF_GPT2 = ["--layers=4", "--heads=4", "--width=128", "--sequence_length=48", "--positions=64", "--gelu=tanh"]
 OF_LLAMA = ["--architecture=llama", "--layers=4", "--heads=8", "--kv_heads=2", "--width=128", "--mlp_width=352",
             "--sequence_length=64", "--tie_embeddings=false"]
 OF_RESNET = ["--padding=torch", "--image_size=64"]
@@ -159,9 +160,9 @@ SMALL_VIT = dict(image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_
 VIT_TI = dict(image_size=224, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768)
 OF_VIT = ["--patch=8", "--layers=2", "--heads=4", "--width=64"]
 CASES = {
-    "gpt2": Case("gpt", "gpt2", OF_GPT2, lambda: gpt2(**SMALL_GPT2), steps=10),
+    "gpt2": Case("gpt", "gpt2", OF_GPT2, lambda: gpt2(**SMALL_GPT2), steps=10, tokens=48),
     "gpt2-124m": Case("gpt", "gpt2", ["--preset=gpt2-124m", "--sequence_length=128"],
-                      lambda: gpt2(n_positions=128, **NO_DROPOUT), batch=4, steps=10),
+                      lambda: gpt2(**NO_DROPOUT), batch=4, steps=10, tokens=128),
     "llama": Case("gpt", "llama", OF_LLAMA, llama),
     "llama in shards of bf16": Case("gpt", "llama", OF_LLAMA, llama, {"max_shard_size": "400KB"}, torch.bfloat16),
     "phi3 by a new file of names": Case("gpt", "phi3.names", OF_LLAMA, phi3, rules=PHI3_NAMES),
@@ -268,8 +269,8 @@ def losses_of_steps(model, case, tokens, dtype):
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0}], **ADAMW)
-    length, losses = model.config.n_positions, []
-    for _, windows in zip(range(case.steps), windows_of_steps(tokens, length, case.batch)):
+    losses = []
+    for _, windows in zip(range(case.steps), windows_of_steps(tokens, case.tokens, case.batch)):
         loss = F.cross_entropy(model(windows[:, :-1]).logits.flatten(0, 1), windows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -307,8 +308,8 @@ def named_by_pytorch(gradients, names, run, at):
     tensors = {name: torch.zeros_like(t) for name, t in load_file(at("ours/model.safetensors")).items()}
     save_file({name: t.contiguous() for name, t in (tensors | gradients).items()}, at("gradients"))
     run("belfry", "checkpoint", "import", at("gradients"), f"--like={at('ours')}", at("of_ours"))
-    run("belfry", "checkpoint", "export", at("of_ours"), at("of_theirs"), f"--names={names}")
-    return load_file(at("of_theirs"))
+    run("belfry", "checkpoint", "export", at("of_ours"), at("of_theirs.safetensors"), f"--names={names}")
+    return load_file(at("of_theirs.safetensors"))
 
 
 def compare_step(model, step, renamed):
@@ -359,8 +360,8 @@ def compare(case, programs, folder):
             file.write(case.rules)
 
     run("belfry", "checkpoint", "import", path, at("ours"), f"--names={names}")
-    run("belfry", "checkpoint", "export", at("ours"), at("back"), f"--names={names}")
-    file, back = stored(path), load_file(at("back"))
+    run("belfry", "checkpoint", "export", at("ours"), at("back.safetensors"), f"--names={names}")
+    file, back = stored(path), load_file(at("back.safetensors"))
     left = [name for name in file if name not in back and not name.endswith("num_batches_tracked")]
     if left:
         return Apart(float("inf"), 0.0, f"{len(left)} tensors do NOT COME BACK: {', '.join(left[:3])}")

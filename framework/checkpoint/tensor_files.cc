@@ -12,7 +12,7 @@ namespace belfry {
 namespace {
 
 constexpr std::string_view kIndexEnd = ".json";
-constexpr const char* kNamesInFolder[] = {kShardIndex, "model.safetensors"};
+constexpr const char* kNamesInFolder[] = {kShardIndex, kWeightsFile};
 
 // The file or index that `path` stands for.
 std::string find_tensor_file(const std::string& path, FileSystem& files) {

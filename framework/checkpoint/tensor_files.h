@@ -14,7 +14,8 @@
 
 namespace belfry {
 
-// The name of the index in a folder with a model.
+// Names in a folder with a model: of the only file, or of the index of several.
+inline constexpr char kWeightsFile[] = "model.safetensors";
 inline constexpr char kShardIndex[] = "model.safetensors.index.json";
 
 class TensorFiles {

@@ -25,6 +25,8 @@ set(examples_dir ${CMAKE_SOURCE_DIR}/examples)
 install(DIRECTORY ${examples_dir} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry)
 # To read, and to begin a file of one's own with.
 install(FILES ${name_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/names)
+# Compares a step of a program with PyTorch.
+install(FILES ${CMAKE_SOURCE_DIR}/scripts/torch_step.py DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry/python)
 # The checks of ops, as sources: programs compile them with the GoogleTest that they have.
 list(TRANSFORM op_test_names REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tests/support/\\1.cc"
      OUTPUT_VARIABLE op_test_sources)

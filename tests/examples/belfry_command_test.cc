@@ -223,13 +223,16 @@ TEST_F(BelfryCommandTest, ComparesCheckpoints) {
 TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
   for (const char* layout : {"belfry", "torch"}) {
     EXPECT_EQ(
-        shell(cat("belfry checkpoint export a w --state --overwrite --layout=", layout)).status, 0);
+        shell(cat("belfry checkpoint export a w/ --state --overwrite --layout=", layout)).status,
+        0);
     const Finished done = shell("belfry checkpoint import w --like=b c --overwrite");
     EXPECT_EQ(done.status, 0) << done.errors;
     EXPECT_THAT(done.output, HasSubstr(cat("in the layout ", layout)));
     EXPECT_EQ(shell("belfry checkpoint diff a c").status, 0) << layout;
   }
-  expect_refusal("belfry checkpoint export a w", 1, "replace it (--overwrite)");
+  expect_refusal("belfry checkpoint export a w", 1,
+                 "w/model.safetensors is there; nothing was changed: write elsewhere, or replace "
+                 "it (--overwrite)");
   expect_refusal("belfry checkpoint import w --like=b c", 1, "to be replaced (--overwrite)");
   EXPECT_EQ(shell("linear_regression --max_steps=3 --resume=c").status, 0)
       << "training continues with an imported checkpoint";

@@ -226,6 +226,7 @@ TEST_F(Installed, ProgramsAndExamplesAreThere) {
                                         "resnet50", "train_bench", "vit"));
   EXPECT_THAT(names("share/belfry/examples"),
               IsSupersetOf({"CMakeLists.txt", "README.md", "gan.cc", "gpt.cc", "own_program"}));
+  EXPECT_THAT(names("share/belfry/python"), ElementsAre("torch_step.py"));
   EXPECT_THAT(names("share/doc/belfry"), ElementsAre("LICENSE"));
   // As docs/several_machines.md has it, with nothing on PATH.
   const Finished done =

@@ -13,6 +13,7 @@
 #include "belfry/framework/checkpoint/tensor_files.h"
 #include "belfry/trainers/commands/checkpoint_diff.h"
 #include "belfry/trainers/commands/checkpoint_listing.h"
+#include "belfry/trainers/commands/export_place.h"
 #include "belfry/trainers/commands/exported_graph.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/weights_file.h"
@@ -222,7 +223,9 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
   FlagParser parser("Writes the weights of a checkpoint as a file, which other programs read.",
                     program);
   parser.add_argument("PATH", flags.path, kPathText, kNeeded);
-  parser.add_argument("OUT", flags.out, "the file to write; with --max_shard_mb a folder", kNeeded);
+  parser.add_argument("OUT", flags.out,
+                      "the file to write, or the folder, which gets model.safetensors, or shards",
+                      kNeeded);
   parser.add_parsed(
       "--format", flags.format,
       [](std::string_view word) { return find_word<ExportFormat>(kExportFormats, word, "format"); },
@@ -336,35 +339,39 @@ Exported export_onnx(const StoredCheckpoint& checkpoint, const ExportFlags& flag
 int run_export(const ExportFlags& flags) {
   const std::optional<NameRules> names = rules_of(flags.names);
   FileSystem& files = local_file_system();
-  require<IoError>(flags.overwrite || files.target_kind(flags.out) != FileKind::kFile, flags.out,
+  const bool is_onnx = flags.format == ExportFormat::kOnnx, in_shards = flags.max_shard_mb > 0;
+  ExportPlace place{.file = flags.out, .folder = ""};
+  if (flags.format == ExportFormat::kSafetensors)
+    place = export_place(flags.out, in_shards, flags.overwrite, files);
+  require<IoError>(flags.overwrite || files.target_kind(place.file) != FileKind::kFile, place.file,
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
-  const bool is_onnx = flags.format == ExportFormat::kOnnx;
   const std::string beside = is_onnx ? onnx_data_path(flags.out) : "";
   require<IoError>(
       flags.overwrite || beside.empty() || files.target_kind(beside) != FileKind::kFile, beside,
       " is there, and may be replaced; nothing was changed: write elsewhere, "
       "or replace it (--overwrite)");
-  const bool is_folder = flags.max_shard_mb > 0;
-  const std::string index = cat(flags.out, "/", kShardIndex);
-  require<IoError>(flags.overwrite || !is_folder || !files.exists(index), index,
-                   " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
+  const std::string path = checkpoint_at(flags.path, flags.checkpoint);
+  if (!place.folder.empty()) {
+    read_checkpoint_head(path);  // throws if there is none, before a folder is made
+    files.create_directory(place.folder);
+  }
   OutputFiles outputs(files);
-  OutputFile* const file = is_folder ? nullptr : outputs.open("OUT", flags.out);
+  OutputFile* const file = in_shards ? nullptr : outputs.open("OUT", place.file);
   require<FlagError>(!is_onnx || (file && file->replaces()), "OUT=", flags.out,
                      ": --format=onnx may need a second file beside OUT, so OUT must be a file; "
                      "name one");
   outputs.open("the tensors beside OUT", beside);
-  const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
+  const StoredCheckpoint checkpoint = read_checkpoint(path);
   const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
                             : flags.format == ExportFormat::kPlan
                                 ? export_plan(checkpoint, flags)
                                 : export_safetensors(checkpoint, flags, names);
-  if (!is_onnx && !is_folder) file->write(exported.file);
+  if (!is_onnx && !in_shards) file->write(exported.file);
   outputs.finish();
   print(cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes,
-            " bytes, to ", flags.out, " ", exported.text, "\nof the checkpoint ",
-            checkpoint.head.directory, ", the ", exported.chosen.what(), "\n",
-            names_text("permuted:", exported.permuted), reasons_text(exported.left_out)),
+            " bytes, to ", in_shards ? flags.out : place.file, " ", exported.text,
+            "\nof the checkpoint ", checkpoint.head.directory, ", the ", exported.chosen.what(),
+            "\n", names_text("permuted:", exported.permuted), reasons_text(exported.left_out)),
         outputs.on_stdout() ? stderr : stdout);
   return 0;
 }

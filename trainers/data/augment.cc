@@ -33,22 +33,20 @@ struct ImageView {
 void resize_part(const ImageView& from, const ImagePart& part, const ImageView& to) {
   const auto signed_size = [](std::size_t size) { return static_cast<std::int64_t>(size); };
   const std::size_t c = from.channels;
-  const std::vector<PixelTaps> rows = pixel_taps(part.top, part.height, signed_size(to.height),
-                                                 signed_size(from.height)),
-                               columns = pixel_taps(part.left, part.width, signed_size(to.width),
-                                                    signed_size(from.width));
+  const PixelTaps rows(part.top, part.height, signed_size(to.height), signed_size(from.height));
+  const PixelTaps columns(part.left, part.width, signed_size(to.width), signed_size(from.width));
   std::vector<float> line(from.width * c), result(to.values.size());
   for (std::size_t y = 0; y < to.height; ++y) {
     std::ranges::fill(line, 0.0f);
-    auto row = static_cast<std::size_t>(rows[y].first);
-    for (const float weight : rows[y].weights) {
+    auto row = static_cast<std::size_t>(rows.first(y));
+    for (const float weight : rows.weights(y)) {
       const std::span<const float> values = from.row(row++);
       for (std::size_t i = 0; i < line.size(); ++i) line[i] += weight * values[i];
     }
     for (std::size_t x = 0; x < to.width; ++x) {
-      const float* pixel = line.data() + static_cast<std::size_t>(columns[x].first) * c;
+      const float* pixel = line.data() + static_cast<std::size_t>(columns.first(x)) * c;
       float* const sums = result.data() + (y * to.width + x) * c;
-      for (const float weight : columns[x].weights) {
+      for (const float weight : columns.weights(x)) {
         for (std::size_t i = 0; i < c; ++i) sums[i] += weight * pixel[i];
         pixel += c;
       }

@@ -196,42 +196,59 @@ bool begins(std::span<const std::byte> file, std::string_view bytes) {
          std::string_view(reinterpret_cast<const char*>(file.data()), bytes.size()) == bytes;
 }
 
-// For pixel `i` of the result.
-PixelTaps taps_of_pixel(double begin, double length, std::int64_t side, std::int64_t size,
-                        std::int64_t i) {
+// Adds the weights for pixel `i` of the result. Returns the first pixel that they are of.
+std::int64_t add_weights(double begin, double length, std::int64_t side, std::int64_t size,
+                         std::int64_t i, std::vector<float>& weights) {
   const double step = length / static_cast<double>(side), reach = std::max(step, 1.0);
   const double middle = begin + (static_cast<double>(i) + 0.5) * step;
   const auto at = [&](double x) {
     return std::clamp(static_cast<std::int64_t>(std::floor(x)), std::int64_t{0}, size - 1);
   };
-  PixelTaps taps;
+  const std::size_t old = weights.size();
+  std::int64_t first = 0;
   float sum = 0;
   for (std::int64_t p = at(middle - reach); p <= at(middle + reach); ++p) {
     const double away = std::fabs(static_cast<double>(p) + 0.5 - middle) / reach;
     if (away >= 1) continue;
-    if (taps.weights.empty()) taps.first = p;
-    taps.weights.push_back(static_cast<float>(1 - away));
-    sum += taps.weights.back();
+    if (weights.size() == old) first = p;
+    weights.push_back(static_cast<float>(1 - away));
+    sum += weights.back();
   }
-  if (taps.weights.empty()) return {at(middle), {1}};  // outside of the image
-  for (float& weight : taps.weights) weight /= sum;
-  return taps;
+  if (weights.size() == old) {  // outside of the image
+    weights.push_back(1);
+    return at(middle);
+  }
+  for (std::size_t w = old; w < weights.size(); ++w) weights[w] /= sum;
+  return first;
+}
+
+// Values that are summed at once: such blocks of constant size are vectorised at -O2.
+constexpr std::size_t kLineBlock = 32;
+
+BELFRY_HD void weigh_block(const std::uint8_t* __restrict from, std::size_t stride,
+                           const float* __restrict weights, std::size_t count,
+                           float* __restrict to) {
+  float sums[kLineBlock] = {};
+  for (std::size_t w = 0; w < count; ++w) {
+    const std::uint8_t* const line = from + w * stride;
+    for (std::size_t j = 0; j < kLineBlock; ++j)
+      sums[j] += weights[w] * static_cast<float>(line[j]);
+  }
+  for (std::size_t j = 0; j < kLineBlock; ++j) to[j] = sums[j];
 }
 
 // The weighted sum of `count` neighbouring lines from `from` on, `stride` values apart: `size`
-// values. Blocks of constant size are vectorised at -O2.
+// values. The last block begins early enough to be whole, so it computes some of them again.
 BELFRY_KERNEL void weigh_lines(const std::uint8_t* __restrict from, std::size_t stride,
                                const float* __restrict weights, std::size_t count,
                                float* __restrict to, std::size_t size) {
-  constexpr std::size_t kValues = 32;
   std::size_t i = 0;
-  for (; i + kValues <= size; i += kValues) {
-    float sums[kValues] = {};
-    for (std::size_t w = 0; w < count; ++w) {
-      const std::uint8_t* const line = from + w * stride + i;
-      for (std::size_t j = 0; j < kValues; ++j) sums[j] += weights[w] * static_cast<float>(line[j]);
-    }
-    for (std::size_t j = 0; j < kValues; ++j) to[i + j] = sums[j];
+  for (; i + kLineBlock <= size; i += kLineBlock)
+    weigh_block(from + i, stride, weights, count, to + i);
+  if (i < size && size >= kLineBlock) {
+    i = size - kLineBlock;
+    weigh_block(from + i, stride, weights, count, to + i);
+    i = size;
   }
   for (; i < size; ++i) {
     float sum = 0;
@@ -241,23 +258,61 @@ BELFRY_KERNEL void weigh_lines(const std::uint8_t* __restrict from, std::size_t 
   }
 }
 
-// The weighted sum of `count` neighbouring pixels. It takes four values at a time, as vectors have:
-// the last one is read, and not used.
-void weigh_pixels(const float* pixel, const float* weights, std::size_t count, float* to) {
-  float sums[kRgb + 1] = {};
-  for (std::size_t w = 0; w < count; ++w)
-    for (std::size_t c = 0; c <= kRgb; ++c) sums[c] += weights[w] * pixel[w * kRgb + c];
-  for (std::size_t c = 0; c < kRgb; ++c) to[c] = sums[c];
+// The pixels of a line that make one of the result, in the order of the result.
+struct Column {
+  std::size_t from;  // the place of their first value
+  const float* weights;
+  std::size_t count;
+};
+
+// Lines are resized together, so that no sum waits for another one. Vectors have four values: the
+// last one is computed, and not used.
+constexpr std::size_t kLines = 4;
+typedef float PixelSum __attribute__((vector_size(4 * sizeof(float))));
+
+// Unrolled, as the sums would be in memory otherwise.
+BELFRY_HD void weigh_pixels(const float* lines, std::size_t stride, const Column& column,
+                            PixelSum (&sums)[kLines]) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kLines; ++i) sums[i] = PixelSum{};
+  for (std::size_t w = 0; w < column.count; ++w) {
+    const float* const pixel = lines + column.from + w * kRgb;
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kLines; ++i) {
+      PixelSum values;
+      __builtin_memcpy(&values, pixel + i * stride, sizeof values);
+      sums[i] += column.weights[w] * values;
+    }
+  }
+}
+
+// Makes kLines rows of `size` pixels of as many lines, which are `stride` values apart. The unused
+// value of a pixel is replaced by the next pixel.
+BELFRY_KERNEL void weigh_columns(const float* __restrict lines, std::size_t stride,
+                                 const Column* __restrict columns, std::size_t size,
+                                 float* const (&to)[kLines]) {
+  PixelSum sums[kLines];
+  const std::size_t last = (size - 1) * kRgb;
+  for (std::size_t x = 0; x < last; x += kRgb) {
+    weigh_pixels(lines, stride, *columns++, sums);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kLines; ++i)
+      __builtin_memcpy(to[i] + x, &sums[i], sizeof(PixelSum));
+  }
+  weigh_pixels(lines, stride, *columns, sums);
+  for (std::size_t i = 0; i < kLines; ++i)
+    __builtin_memcpy(to[i] + last, &sums[i], kRgb * sizeof(float));
 }
 
 }  // namespace
 
-std::vector<PixelTaps> pixel_taps(double begin, double length, std::int64_t pixels,
-                                  std::int64_t size) {
-  std::vector<PixelTaps> all;
-  for (std::int64_t i = 0; i < pixels; ++i)
-    all.push_back(taps_of_pixel(begin, length, pixels, size, i));
-  return all;
+PixelTaps::PixelTaps(double begin, double length, std::int64_t pixels, std::int64_t size) {
+  taps_.reserve(static_cast<std::size_t>(pixels));
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    const std::size_t old = weights_.size();
+    const std::int64_t first = add_weights(begin, length, pixels, size, i, weights_);
+    taps_.push_back({first, old, weights_.size() - old});
+  }
 }
 
 DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most,
@@ -269,9 +324,11 @@ DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most,
 
 PixelBox box_of(const ImagePart& part, std::int64_t side, std::int64_t height, std::int64_t width) {
   const auto range = [&](double begin, double length, std::int64_t size) {
-    const PixelTaps first = taps_of_pixel(begin, length, side, size, 0);
-    const PixelTaps last = taps_of_pixel(begin, length, side, size, side - 1);
-    return std::pair(first.first, last.first + std::ssize(last.weights) - first.first);
+    std::vector<float> weights;
+    const std::int64_t first = add_weights(begin, length, side, size, 0, weights);
+    weights.clear();
+    const std::int64_t last = add_weights(begin, length, side, size, side - 1, weights);
+    return std::pair(first, last + std::ssize(weights) - first);
   };
   const auto [top, rows] = range(part.top, part.height, height);
   const auto [left, columns] = range(part.left, part.width, width);
@@ -290,22 +347,32 @@ void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t
               needed.left + needed.width <= box.left + box.width &&
               image.pixels.size() == static_cast<std::size_t>(box.height * box.width) * kRgb,
           "the image lacks pixels of the part that is resized");
-  const std::vector<PixelTaps> rows = pixel_taps(part.top, part.height, side, image.height);
-  const std::vector<PixelTaps> columns = pixel_taps(part.left, part.width, side, image.width);
+  const PixelTaps rows(part.top, part.height, side, image.height);
+  const PixelTaps columns(part.left, part.width, side, image.width);
+  std::vector<Column> in_order;
+  in_order.reserve(n);
+  for (std::size_t x = 0; x < n; ++x) {
+    const std::span<const float> weights = columns.weights(x);
+    in_order.push_back({static_cast<std::size_t>(columns.first(x) - needed.left) * kRgb,
+                        weights.data(), weights.size()});
+  }
+  if (mirrored) std::ranges::reverse(in_order);
   const std::size_t stride = static_cast<std::size_t>(box.width) * kRgb;
-  // The image's line for a row of the result, and a value after it that is read but not used.
-  std::vector<float> line(static_cast<std::size_t>(needed.width) * kRgb + 1);
-  for (std::size_t y = 0; y < n; ++y) {
-    weigh_lines(image.pixels.data() + static_cast<std::size_t>(rows[y].first - box.top) * stride +
-                    static_cast<std::size_t>(needed.left - box.left) * kRgb,
-                stride, rows[y].weights.data(), rows[y].weights.size(), line.data(),
-                line.size() - 1);
-    for (std::size_t x = 0; x < n; ++x) {
-      const float* pixel =
-          line.data() + static_cast<std::size_t>(columns[x].first - needed.left) * kRgb;
-      weigh_pixels(pixel, columns[x].weights.data(), columns[x].weights.size(),
-                   out.data() + (y * n + (mirrored ? n - 1 - x : x)) * kRgb);
+  const std::uint8_t* const left =
+      image.pixels.data() + static_cast<std::size_t>(needed.left - box.left) * kRgb;
+  // The image's lines for kLines rows of the result, and a value after them that is read but not
+  // used. Rows after the last one are computed, too.
+  const std::size_t width = static_cast<std::size_t>(needed.width) * kRgb;
+  std::vector<float> lines(kLines * width + 1), spare(n * kRgb);
+  for (std::size_t y = 0; y < n; y += kLines) {
+    float* to[kLines] = {spare.data(), spare.data(), spare.data(), spare.data()};
+    for (std::size_t i = 0; i < std::min(kLines, n - y); ++i) {
+      const std::span<const float> weights = rows.weights(y + i);
+      weigh_lines(left + static_cast<std::size_t>(rows.first(y + i) - box.top) * stride, stride,
+                  weights.data(), weights.size(), lines.data() + i * width, width);
+      to[i] = out.data() + (y + i) * n * kRgb;
     }
+    weigh_columns(lines.data(), width, in_order.data(), n, to);
   }
 }
 

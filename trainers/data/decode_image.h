@@ -45,15 +45,27 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// The pixels of a line that make one pixel of a resized one, and their weights: a triangle twice as
-// wide as the new pixel, and at least two old pixels wide.
-struct PixelTaps {
-  std::int64_t first = 0;
-  std::vector<float> weights = {};
+// The pixels of a line that make each pixel of a resized one, and their weights: a triangle twice
+// as wide as the new pixel, and at least two old pixels wide.
+class PixelTaps {
+ public:
+  // Of the part [begin, begin + length) of a line of `size` pixels, which becomes `pixels`.
+  PixelTaps(double begin, double length, std::int64_t pixels, std::int64_t size);
+
+  // Of new pixel i.
+  std::int64_t first(std::size_t i) const { return taps_[i].first; }
+  std::span<const float> weights(std::size_t i) const {
+    return std::span(weights_).subspan(taps_[i].begin, taps_[i].count);
+  }
+
+ private:
+  struct Taps {
+    std::int64_t first;
+    std::size_t begin, count;  // in weights_
+  };
+  std::vector<Taps> taps_;
+  std::vector<float> weights_;
 };
-// For each of `pixels` that a part of a line of `size` pixels becomes.
-std::vector<PixelTaps> pixel_taps(double begin, double length, std::int64_t pixels,
-                                  std::int64_t size);
 
 // The pixels that resize_image() takes of an image of this size.
 PixelBox box_of(const ImagePart& part, std::int64_t side, std::int64_t height, std::int64_t width);

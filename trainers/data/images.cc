@@ -12,6 +12,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
 #include "belfry/trainers/data/augment.h"
@@ -88,10 +89,20 @@ void normalise_channels(std::span<float> pixels) {
     pixels[i + j] = pixels[i + j] * factor[j] + shift[j];
 }
 
-// To the nearest byte.
-void round_to_bytes(std::span<const float> pixels, std::byte* to) {
-  for (std::size_t i = 0; i < pixels.size(); ++i)
-    to[i] = static_cast<std::byte>(std::clamp(pixels[i] + 0.5f, 0.0f, 255.0f));
+// To the nearest byte. Loops of constant length, each for one type, are vectorised at -O2.
+BELFRY_KERNEL void round_to_bytes(const float* pixels, std::size_t count, std::uint8_t* to) {
+  constexpr std::size_t kBlock = 32;
+  std::size_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    int block[kBlock];
+    for (std::size_t j = 0; j < kBlock; ++j) block[j] = static_cast<int>(pixels[i + j] + 0.5f);
+    for (int& x : block) x = x < 0 ? 0 : x > 255 ? 255 : x;
+    for (std::size_t j = 0; j < kBlock; ++j) to[i + j] = static_cast<std::uint8_t>(block[j]);
+  }
+  for (; i < count; ++i) {
+    const int x = static_cast<int>(pixels[i] + 0.5f);
+    to[i] = static_cast<std::uint8_t>(x < 0 ? 0 : x > 255 ? 255 : x);
+  }
 }
 
 class LabelledImages final : public Dataset {
@@ -138,7 +149,7 @@ class LabelledImages final : public Dataset {
           options_.as_bytes ? rounded : std::span(reinterpret_cast<float*>(pixels), elements);
       resize_image(image, crop.part, options_.side, crop.mirrored, to);
       if (options_.as_bytes)
-        round_to_bytes(to, pixels);
+        round_to_bytes(to.data(), to.size(), reinterpret_cast<std::uint8_t*>(pixels));
       else
         normalise_channels(to);
       pixels += elements * (options_.as_bytes ? sizeof(std::byte) : sizeof(float));
@@ -306,7 +317,7 @@ std::unique_ptr<Dataset> made_up_images(const ImageOptions& options, bool train)
     constexpr float kMiddle = 127.5f, kSpread = 57;
     std::vector<float> values;
     for (const float value : sample.from.get<float>(0)) values.push_back(kMiddle + kSpread * value);
-    round_to_bytes(values, reinterpret_cast<std::byte*>(sample.to.get<std::uint8_t>(0).data()));
+    round_to_bytes(values.data(), values.size(), sample.to.get<std::uint8_t>(0).data());
     sample.to.get<std::int32_t>(1)[0] = sample.from.get<std::int32_t>(1)[0];
   });
 }

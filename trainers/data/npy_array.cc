@@ -89,6 +89,11 @@ std::optional<std::uint64_t> bytes_of_array(const NpyHeader& header, std::uint64
   return bytes;
 }
 
+// A value of the header without what follows it.
+std::string_view value_alone(std::string_view written) {
+  return written.substr(0, std::min(written.find(", '"), written.find(", }")));
+}
+
 template <class... Parts>
 [[noreturn]] void refuse_array(const Parts&... parts) {
   throw IoError(about_option("data_dir", parts...,
@@ -168,12 +173,13 @@ NpyHeader read_npy_header(ReadableFile& file, const std::string& name, std::uint
     refuse_array(name, ": the header of its array is damaged: ", shown(text, 200));
   const auto dtype = numpy_dtype(*type);
   if (!dtype)
-    refuse_array(name, ": its array has the type ", shown(*type, 20),
+    refuse_array(name, ": its array has the type ", shown(value_alone(*type), 40),
                  ", where float16, float32, float64, int32, int64, uint8 and bool are read");
   if (!order->starts_with("False"))
     refuse_array(name, ": its array is in Fortran's order; numpy.ascontiguousarray changes that");
   auto shape = shape_in(*dims);
-  if (!shape) refuse_array(name, ": its array has no shape that is read: ", shown(*dims, 60));
+  if (!shape)
+    refuse_array(name, ": its array has no shape that is read: ", shown(value_alone(*dims), 60));
   NpyHeader header{*dtype, *std::move(shape), text_at + length};
   if (!bytes_of_array(header, end - header.begin))
     refuse_array(name, ": truncated at byte ", end, ": expected an array of shape ", header.shape,

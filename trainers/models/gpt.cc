@@ -27,6 +27,10 @@ std::int64_t kv_width(const GptSize& size) {
   return size.kv_heads == 0 ? size.width : size.width / size.heads * size.kv_heads;
 }
 
+std::int64_t positions_of(const GptSize& size) {
+  return size.positions == 0 ? size.sequence_length : size.positions;
+}
+
 int mlp_width(const GptSize& size) {
   if (size.mlp_width > 0) return static_cast<int>(size.mlp_width);
   return static_cast<int>(is_llama(size) ? (size.width * 8 / 3 + 31) / 32 * 32 : 4 * size.width);
@@ -111,7 +115,7 @@ Output Decoder::logits(Output tokens, const Positioned& positioned, const Attend
     return variable(graph, name, {rows, size.width}, {.initializer = initial_weights()});
   };
   std::optional<Variable> positions;
-  if (!is_llama(size)) positions = table_of("positions", size.sequence_length);
+  if (!is_llama(size)) positions = table_of("positions", positions_of(size));
   const Variable table = table_of("tokens/table", size.vocabulary);
   Output x = gather(table, tokens);
   if (positions) x = x + positioned(*positions);
@@ -148,6 +152,11 @@ void check_gpt_size(const GptSize& size) {
   check(size.mlp_width >= 0 && size.mlp_width <= kLargestSize, "mlp_width", size.mlp_width,
         ": it is from 1 to ", kLargestSize, ", or 0 for the usual");
   check(size.sequence_length >= 1, "sequence_length", size.sequence_length, ": it is at least 1");
+  check(size.positions == 0 || !is_llama(size), "positions", size.positions,
+        " has no use for llama, which has no table of them; leave it out");
+  check(size.positions == 0 || size.positions >= size.sequence_length, "positions", size.positions,
+        " is below the ", size.sequence_length, " tokens of a sample (",
+        the_option("sequence_length"), "); 0 makes as many");
   check(size.vocabulary >= 1, "vocabulary", size.vocabulary, ": a model knows at least 1 token");
   check(is_llama(size) || size.rope_theta == GptSize{}.rope_theta, "rope_theta", size.rope_theta,
         " has no use for gpt2, whose positions are learned; leave it out, or use ",
@@ -163,7 +172,7 @@ Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size, doubl
   const Output logits = decoder.logits(
       tokens,
       [&](Output table) {
-        return time == size.sequence_length ? table : slice(table, {0, 0}, {time, size.width});
+        return time == positions_of(size) ? table : slice(table, {0, 0}, {time, size.width});
       },
       [&](int, Output x, const AttentionLayer& layer) {
         return causal_self_attention(tower, "attention", x, layer);
@@ -198,12 +207,12 @@ const std::vector<OwnOption::Choice>& presets() {
         "gelu=exact"}},
       {"gpt2-124m",
        {"architecture=gpt2", "layers=12", "heads=12", "kv_heads=0", "width=768", "mlp_width=0",
-        "sequence_length=1024", "vocabulary=50257", "tie_embeddings=true", "bias=true",
-        "rope_theta=10000", "gelu=tanh"}},
+        "sequence_length=1024", "positions=1024", "vocabulary=50257", "tie_embeddings=true",
+        "bias=true", "rope_theta=10000", "gelu=tanh"}},
       {"gpt2-355m",
        {"architecture=gpt2", "layers=24", "heads=16", "kv_heads=0", "width=1024", "mlp_width=0",
-        "sequence_length=1024", "vocabulary=50257", "tie_embeddings=true", "bias=true",
-        "rope_theta=10000", "gelu=tanh"}},
+        "sequence_length=1024", "positions=1024", "vocabulary=50257", "tie_embeddings=true",
+        "bias=true", "rope_theta=10000", "gelu=tanh"}},
       {"llama-tiny",
        {"architecture=llama", "layers=4", "heads=8", "kv_heads=4", "width=256", "mlp_width=0",
         "sequence_length=256", "rope_theta=10000", "tie_embeddings=false"}},
@@ -233,6 +242,9 @@ std::vector<OwnOption> gpt_flags(GptSize& size, std::string& preset) {
                     "elements of a token inside the dense layers of a block; 0: 4 times the "
                     "width, or 8/3 for llama, as a multiple of 32"),
           size_flag("sequence_length", size.sequence_length, 1, "tokens of a sample"),
+          size_flag("positions", size.positions, 0,
+                    "positions that gpt2 learns, at least as many as a sample has tokens; 0: as "
+                    "many"),
           {.name = "vocabulary",
            .variable = &size.vocabulary,
            .text = "different tokens that the model knows, at least as many as the data have",

@@ -21,11 +21,14 @@ struct GptSize {
   // of 32.
   std::int64_t mlp_width = 0;
   std::int64_t sequence_length = 256;  // tokens
-  std::int64_t vocabulary = 65;        // different tokens
-  double dropout = 0;                  // of embeddings, and of what blocks add
-  bool tie_embeddings = false;         // the head uses the table of tokens, not its own weights
-  bool bias = true;                    // of dense layers and norms of gpt2
-  double rope_theta = 10000;           // base of the rotations of llama
+  // Of gpt2, which the table of positions has; 0: as many as `sequence_length`. Weights of a model
+  // with more positions than a sample has tokens need it.
+  std::int64_t positions = 0;
+  std::int64_t vocabulary = 65;  // different tokens
+  double dropout = 0;            // of embeddings, and of what blocks add
+  bool tie_embeddings = false;   // the head uses the table of tokens, not its own weights
+  bool bias = true;              // of dense layers and norms of gpt2
+  double rope_theta = 10000;     // base of the rotations of llama
   double norm_epsilon = 1e-5;
   std::string gelu = "tanh";  // of gpt2: or "exact"
   // Weights of the layers that add to a shortcut begin with deviation 0.02 / sqrt(2 * layers), as

@@ -334,7 +334,9 @@ void RenamedTensors::check_model() {
     if (there == type) continue;
     const std::string what = cat(where(uses_[found->second.use]), " it becomes '", name, "' ",
                                  there, ", but the model has ", type);
-    require(options_.partial, what, "; build the model in the size of these weights");
+    require(options_.partial, what,
+            "; build the model in the size of these weights, or let it start anew (",
+            the_option("partial"), ")");
     unlike_.push_back(cat(name, " (", there, " there, ", type, " here)"));
   }
   std::erase_if(targets_, [&](const auto& target) {

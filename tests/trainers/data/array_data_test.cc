@@ -73,7 +73,7 @@ TEST_F(ArrayDataTest, SayWhatIsWrong) {
   const std::pair<std::string, std::string> kinds[] = {
       {"no array", "train_x.npy: no array of NumPy"},
       {npy("<f4", "(3, 2)", "", "True"), "is in Fortran's order"},
-      {npy(">f4", "(3, 2)", ""), "has the type '>f4'"},
+      {npy(">f4", "(3, 2)", ""), "has the type '>f4', where"},
       {npy("<f4", "(3, 2)", std::string(20, 'x')), "truncated at byte"},
       {npy("<f4", "(3, 4611686018427387904)", ""), "truncated at byte"},
       {npy("<f4", "(-3, 2)", ""), "has no shape that is read"},

@@ -123,6 +123,46 @@ TEST(ResizeImage, KeepsARampAndMirrorsIt) {
       EXPECT_EQ(mirrored[(y * 4 + x) * 3 + 1], small[(y * 4 + 3 - x) * 3 + 1]);
 }
 
+// First along columns, then along rows, a weight after the other.
+std::vector<float> plainly_resized(const DecodedImage& image, const ImagePart& part, int side) {
+  const PixelTaps rows(part.top, part.height, side, image.height),
+      columns(part.left, part.width, side, image.width);
+  std::vector<float> result;
+  for (std::size_t y = 0; y < static_cast<std::size_t>(side); ++y)
+    for (std::size_t x = 0; x < static_cast<std::size_t>(side); ++x)
+      for (std::int64_t c = 0; c < 3; ++c) {
+        float sum = 0;
+        std::int64_t column = columns.first(x);
+        for (const float across : columns.weights(x)) {
+          float value = 0;
+          std::int64_t row = rows.first(y);
+          for (const float down : rows.weights(y))
+            value += down *
+                     image.pixels[static_cast<std::size_t>((row++ * image.width + column) * 3 + c)];
+          sum += across * value;
+          ++column;
+        }
+        result.push_back(sum);
+      }
+  return result;
+}
+
+// Sides and widths that are no multiples of what is computed at once.
+TEST(ResizeImage, GivesWeightedMeansInOneOrder) {
+  DecodedImage image{.height = 29, .width = 23, .box = {0, 0, 29, 23}};
+  std::uint32_t random = 1;
+  for (int i = 0; i < 29 * 23 * 3; ++i) {
+    random = random * 1664525 + 1013904223;
+    image.pixels.push_back(static_cast<std::uint8_t>(random >> 24));
+  }
+  for (const ImagePart& part : {ImagePart{0, 0, 29, 23}, {3.5, 2.25, 20, 9}, {7, 8, 2, 1.5}})
+    for (const int side : {1, 3, 4, 6, 17}) {
+      std::vector<float> found(static_cast<std::size_t>(side * side * 3));
+      resize_image(image, part, side, false, found);
+      EXPECT_EQ(found, plainly_resized(image, part, side)) << part.height << ' ' << side;
+    }
+}
+
 // As photographs have it: colours at half the resolution, and with each kind of scans.
 std::string photograph(test::JpegKind kind, int sampling) {
   test::PlainImage image{60, 90, {}};

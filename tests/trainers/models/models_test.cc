@@ -16,6 +16,7 @@
 #include "belfry/trainers/data/images.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/vit.h"
+#include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -211,6 +212,20 @@ TEST(Models, GptRefusesSizesThatCannotBe) {
               testing::HasSubstr("an even width of each head, not 3"));
   EXPECT_THAT(message({.rope_theta = 500000}), testing::HasSubstr("whose positions are learned"));
   EXPECT_THAT(message({.architecture = "bert"}), testing::HasSubstr("none of gpt2, llama"));
+  EXPECT_EQ(message({.sequence_length = 16, .positions = 8}),
+            "positions=8 is below the 16 tokens of a sample (the option sequence_length); 0 makes "
+            "as many");
+  EXPECT_THAT(message({.architecture = "llama", .positions = 512}),
+              testing::HasSubstr("positions=512 has no use for llama"));
+}
+
+// As weights of a model that was trained on longer samples.
+TEST(Models, GptMayHaveMorePositionsThanASampleHasTokens) {
+  models::GptSize size{.layers = 1, .heads = 2, .width = 8, .sequence_length = 4};
+  const std::int64_t as_many = trained_elements(size);
+  size.positions = 10;
+  EXPECT_EQ(trained_elements(size) - as_many, 6 * 8);
+  EXPECT_EQ(find_model("gpt", 0, {.gpt = size}).fields[0].shape, (Shape{4}));
 }
 
 TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace algorithms_file_test {
@@ -24,7 +25,7 @@ class Chooser final : public test::FakeGpus {
   mutable std::string chosen[2];
 };
 
-std::string text_of(FileSystem& files, const std::string& path) {
+std::string content_of(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -45,7 +46,7 @@ TEST_F(AlgorithmsFileTest, IsWrittenOnceThereAreChoices) {
   chooser.chosen[true] = "choices of this run";
   chooser.chosen[false] = "choices of others";
   file.write();
-  EXPECT_EQ(text_of(files, "/m/chosen"), "choices of this run");
+  EXPECT_EQ(content_of(files, "/m/chosen"), "choices of this run");
 }
 
 TEST_F(AlgorithmsFileTest, GivesItsChoicesToTheRunAndKeepsThem) {
@@ -55,7 +56,7 @@ TEST_F(AlgorithmsFileTest, GivesItsChoicesToTheRunAndKeepsThem) {
   EXPECT_EQ(chooser.chosen[true], "");
   chooser.chosen[false] += " and of today";
   file.write();
-  EXPECT_EQ(text_of(files, "/m/chosen"), "choices of yesterday and of today");
+  EXPECT_EQ(content_of(files, "/m/chosen"), "choices of yesterday and of today");
 }
 
 TEST_F(AlgorithmsFileTest, IsNamedWhereItIsNone) {
@@ -66,7 +67,7 @@ TEST_F(AlgorithmsFileTest, IsNamedWhereItIsNone) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(), "--algorithms=/m/other: no file of algorithms");
   }
-  EXPECT_EQ(text_of(files, "/m/other"), "{}");
+  EXPECT_EQ(content_of(files, "/m/other"), "{}");
 }
 
 TEST_F(AlgorithmsFileTest, ThatCannotBeWrittenIsRefusedAtOnce) {

@@ -1,0 +1,20 @@
+// Where `belfry checkpoint export` writes weights.
+#pragma once
+#include <string>
+
+#include "belfry/framework/base/file_system.h"
+
+namespace belfry {
+
+struct ExportPlace {
+  std::string file;    // to write; of shards the index
+  std::string folder;  // that has it, and may have to be made; "" if OUT is a file
+};
+
+// `out` is a file; or a folder, which gets model.safetensors, or shards and their index. Changes
+// nothing. Throws FlagError for a name that could be meant as either, and IoError if something is
+// there that must stay.
+ExportPlace export_place(const std::string& out, bool in_shards, bool overwrite,
+                         FileSystem& files = local_file_system());
+
+}  // namespace belfry
