@@ -36,8 +36,9 @@ constexpr std::uint64_t power_of_x(std::size_t n) {
 template <std::size_t kBytes>
 [[gnu::target("pclmul")]] __m128i moved(__m128i block) {
   constexpr std::size_t kBits = 8 * kBytes;
-  const __m128i factors = _mm_set_epi64x(static_cast<std::int64_t>(power_of_x(kBits - 1)),
-                                         static_cast<std::int64_t>(power_of_x(kBits + 63)));
+  constexpr auto kSecond = static_cast<std::int64_t>(power_of_x(kBits - 1)),
+                 kFirst = static_cast<std::int64_t>(power_of_x(kBits + 63));
+  const __m128i factors = _mm_set_epi64x(kSecond, kFirst);
   return _mm_xor_si128(_mm_clmulepi64_si128(block, factors, 0x00),
                        _mm_clmulepi64_si128(block, factors, 0x11));
 }

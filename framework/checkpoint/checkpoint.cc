@@ -133,8 +133,8 @@ std::string write_tensors(CheckpointFolder& folder, const std::string& name,
 
 void require_intact(const Session& session, const std::string& path) {
   require(session.intact(),
-          "a run failed after it had begun to write variables, so their values "
-          "are not those of any step; restore the session before saving it to ",
+          "a run failed after it had begun to write variables, or they await a restore, so their "
+          "values are not those of any step; restore the session before saving it to ",
           path);
 }
 

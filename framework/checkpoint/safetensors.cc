@@ -237,16 +237,20 @@ FileBytes owned_copy(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 FileBytes read_large_file(FileSystem& files, const std::string& path, std::uint64_t most) {
-  if (&files == &local_file_system() && is_private_in_memory(path)) {
-    const auto file = std::make_shared<const FileInMemory>(path);
-    if (file->bytes().size() <= most) return {file, file->bytes()};
-  }
   MemoryBlock bytes;
   read_whole(*files.open(path), path, most, [&](std::uint64_t size) -> std::span<std::byte> {
     bytes = MemoryBlock(host_allocator(), size);
     return {bytes.data(), bytes.bytes()};
   });
   return owned_bytes(std::move(bytes));
+}
+
+FileBytes read_written_once(FileSystem& files, const std::string& path, std::uint64_t most) {
+  if (&files == &local_file_system() && is_private_in_memory(path)) {
+    const auto file = std::make_shared<const FileInMemory>(path);
+    if (file->bytes().size() <= most) return {file, file->bytes()};
+  }
+  return read_large_file(files, path, most);
 }
 
 Safetensors::Safetensors(const std::vector<std::byte>& bytes, std::string file)

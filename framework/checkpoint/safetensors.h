@@ -73,9 +73,11 @@ struct FileBytes {
 };
 
 // Like FileSystem::read(), for a file that may be large. The memory is in huge pages and not filled
-// before, which takes a fraction of the time. A save in memory is not copied at all
-// (is_private_in_memory()).
+// before, which takes a fraction of the time.
 FileBytes read_large_file(FileSystem& files, const std::string& path, std::uint64_t most);
+// The same for a file that is written once, as a checkpoint's are: if it is in a private folder in
+// memory, it is not copied (FileInMemory).
+FileBytes read_written_once(FileSystem& files, const std::string& path, std::uint64_t most);
 
 // A file in memory that has been checked.
 class Safetensors {

@@ -46,7 +46,7 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
   const auto listed = manifest.files.find(name);
   const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;
   FileBytes bytes =
-      read_part([&] { return read_large_file(files, path, std::max(size, size + kLonger)); });
+      read_part([&] { return read_written_once(files, path, std::max(size, size + kLonger)); });
   manifest.find_damage(name, bytes.bytes, path);
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);

@@ -12,7 +12,7 @@
 namespace belfry::detail {
 namespace {
 
-constexpr std::string_view kLetterMagic = "Belfry4\n";
+constexpr std::string_view kLetterMagic = "Belfry5\n";
 constexpr std::size_t kLetterHead = kLetterMagic.size() + sizeof(std::uint32_t);
 constexpr std::size_t kNonceBytes = 16, kSealBytes = sizeof(Sha256), kMeetingDigits = 32;
 constexpr std::size_t kMostHostName = 255, kMostAddress = 64;

@@ -26,8 +26,8 @@ namespace {
 // as reading one tensor (gather of shards, random numbers) has parts of twice as many bytes, so it
 // is cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
-// A sum that is not fused reads everything once, at its fastest in long parts: at least
-// kWorkerPart, and at most so many.
+// A sum that is not fused reads everything once, which is fastest in long parts: of kWorkerPart at
+// least, and at most this many.
 constexpr std::int64_t kMostSumParts = 64;
 
 // If one CPU device with one shard has all work of hosts, workers share all of its launches that

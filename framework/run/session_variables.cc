@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/placement/placer.h"
 #include "belfry/framework/run/session_state.h"
 
@@ -123,6 +124,7 @@ void Session::State::with_memory(Variable variable,
   const std::lock_guard lock(mutex);
   ensure(variable);
   const Node* const node = &variable.node();
+  require(!options.awaits_restore, node->describe(), ": has no value before the first restore()");
   const MemoryBlock& memory = variables.memory_of(*node);
   const std::lock_guard no_run(runtime.run_lock);
   if (runtime.is_behind({&node, 1})) fetch_newer_parts();

@@ -341,8 +341,7 @@ int run_export(const ExportFlags& flags) {
   FileSystem& files = local_file_system();
   const bool is_onnx = flags.format == ExportFormat::kOnnx, in_shards = flags.max_shard_mb > 0;
   ExportPlace place{.file = flags.out, .folder = ""};
-  if (flags.format == ExportFormat::kSafetensors)
-    place = export_place(flags.out, in_shards, flags.overwrite, files);
+  if (flags.format == ExportFormat::kSafetensors) place = export_place(flags.out, in_shards, files);
   require<IoError>(flags.overwrite || files.target_kind(place.file) != FileKind::kFile, place.file,
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
   const std::string beside = is_onnx ? onnx_data_path(flags.out) : "";
@@ -350,18 +349,14 @@ int run_export(const ExportFlags& flags) {
       flags.overwrite || beside.empty() || files.target_kind(beside) != FileKind::kFile, beside,
       " is there, and may be replaced; nothing was changed: write elsewhere, "
       "or replace it (--overwrite)");
-  const std::string path = checkpoint_at(flags.path, flags.checkpoint);
-  if (!place.folder.empty()) {
-    read_checkpoint_head(path);  // throws if there is none, before a folder is made
-    files.create_directory(place.folder);
-  }
+  const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
+  if (!place.folder.empty()) files.create_directory(place.folder);
   OutputFiles outputs(files);
   OutputFile* const file = in_shards ? nullptr : outputs.open("OUT", place.file);
   require<FlagError>(!is_onnx || (file && file->replaces()), "OUT=", flags.out,
                      ": --format=onnx may need a second file beside OUT, so OUT must be a file; "
                      "name one");
   outputs.open("the tensors beside OUT", beside);
-  const StoredCheckpoint checkpoint = read_checkpoint(path);
   const Exported exported = is_onnx ? export_onnx(checkpoint, flags, files)
                             : flags.format == ExportFormat::kPlan
                                 ? export_plan(checkpoint, flags)

@@ -1,7 +1,5 @@
 #include "belfry/trainers/commands/export_place.h"
 
-#include <utility>
-
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -28,8 +26,7 @@ bool is_export_folder(const std::string& out, bool in_shards, FileSystem& files)
 
 }  // namespace
 
-ExportPlace export_place(const std::string& out, bool in_shards, bool overwrite,
-                         FileSystem& files) {
+ExportPlace export_place(const std::string& out, bool in_shards, FileSystem& files) {
   if (!is_export_folder(out, in_shards, files)) return {.file = out, .folder = ""};
   require<IoError>(!is_checkpoint(out, files), out,
                    " is a checkpoint, and would be one no longer; write elsewhere");
@@ -40,10 +37,7 @@ ExportPlace export_place(const std::string& out, bool in_shards, bool overwrite,
   require<IoError>(!files.exists(other), other,
                    " is there, and programs may read that instead; nothing was changed: write "
                    "elsewhere, or remove it");
-  std::string file = path_of(in_shards ? kShardIndex : kWeightsFile);
-  require<IoError>(overwrite || !files.exists(file), file,
-                   " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
-  return {.file = std::move(file), .folder = out};
+  return {.file = path_of(in_shards ? kShardIndex : kWeightsFile), .folder = out};
 }
 
 }  // namespace belfry

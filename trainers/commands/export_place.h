@@ -13,8 +13,8 @@ struct ExportPlace {
 
 // `out` is a file; or a folder, which gets model.safetensors, or shards and their index. Changes
 // nothing. Throws FlagError for a name that could be meant as either, and IoError if something is
-// there that must stay.
-ExportPlace export_place(const std::string& out, bool in_shards, bool overwrite,
+// there that must stay; whether `file` may be replaced is for the caller to ask.
+ExportPlace export_place(const std::string& out, bool in_shards,
                          FileSystem& files = local_file_system());
 
 }  // namespace belfry

@@ -39,7 +39,7 @@ class GeneratedDigits final : public Dataset {
   const std::uint64_t seed_;
   const std::string description_;
   const MemoryBlock images_;                      // u8 [count, 28, 28]
-  const std::unique_ptr<std::once_flag[]> once_;  // of each image
+  const std::unique_ptr<std::once_flag[]> once_;  // of each image; drawing throws nothing
 };
 
 }  // namespace belfry::data

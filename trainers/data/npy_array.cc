@@ -12,6 +12,7 @@
 
 #include <zlib.h>
 
+#include "belfry/framework/base/crc32.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
@@ -91,7 +92,10 @@ std::optional<std::uint64_t> bytes_of_array(const NpyHeader& header, std::uint64
 
 // A value of the header without what follows it.
 std::string_view value_alone(std::string_view written) {
-  return written.substr(0, std::min(written.find(", '"), written.find(", }")));
+  std::size_t end = written.find(", }");
+  for (const char* const next : {", 'descr'", ", 'fortran_order'", ", 'shape'"})
+    end = std::min(end, written.find(next));
+  return written.substr(0, end);
 }
 
 template <class... Parts>
@@ -99,11 +103,6 @@ template <class... Parts>
   throw IoError(about_option("data_dir", parts...,
                              "; save the array anew, or name another folder (",
                              the_option("data_dir"), ")"));
-}
-
-std::uint32_t crc_of(std::string_view bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 // Where a zip archive lists its members.
@@ -262,7 +261,7 @@ std::string unpack_member(ReadableFile& file, const std::string& name, const Zip
                    " of the file");
   }
   if (done < bytes.size()) refuse_array(name, ": its packed data end early");
-  const std::uint32_t sum = crc_of(bytes);
+  const std::uint32_t sum = crc32_of(std::as_bytes(std::span(bytes)));
   if (sum != member.sum)
     refuse_array(name, ": its packed data are damaged: expected the CRC 0x", hex(member.sum, 8),
                  ", found 0x", hex(sum, 8));

@@ -180,8 +180,8 @@ class Strangers {
     Socket socket = Socket::connect_to(where, soon());
     if (kind == 1) reset(socket);
     if (kind == 2) say(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    if (kind == 3) say(socket, std::string("Belfry4\n\0\1\0\0", 12) + "half of a greeting");
-    if (kind == 4) say(socket, std::string("Belfry4\n\xff\xff\xff\xff", 12));
+    if (kind == 3) say(socket, std::string("Belfry5\n\0\1\0\0", 12) + "half of a greeting");
+    if (kind == 4) say(socket, std::string("Belfry5\n\xff\xff\xff\xff", 12));
     if (kind == 5) say(socket, random_nonce());
     const std::string call =
         letter(random_nonce() + "0\n" + random_nonce() + random_nonce() + "1 5 1000 a 0 -");

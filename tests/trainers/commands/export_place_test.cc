@@ -22,8 +22,8 @@ class ExportPlaceTest : public testing::Test {
   ~ExportPlaceTest() override { remove_tree(files_, folder_); }
 
   std::string at(const std::string& name) const { return cat(folder_, "/", name); }
-  std::string file_of(const std::string& out, bool in_shards, bool overwrite = false) {
-    return export_place(out, in_shards, overwrite, files_).file;
+  std::string file_of(const std::string& out, bool in_shards) {
+    return export_place(out, in_shards, files_).file;
   }
 
   const std::string folder_;
@@ -36,8 +36,8 @@ TEST_F(ExportPlaceTest, IsAFileOrAFileInAFolder) {
   EXPECT_EQ(file_of("/dev/null", false), "/dev/null");
   EXPECT_EQ(file_of(at("there"), false), at("there/model.safetensors"));
   EXPECT_EQ(file_of(at("new/"), false), at("new/model.safetensors"));
-  EXPECT_EQ(export_place(at("new/"), false, false, files_).folder, at("new/"));
-  EXPECT_EQ(export_place(at("file"), false, false, files_).folder, "");
+  EXPECT_EQ(export_place(at("new/"), false, files_).folder, at("new/"));
+  EXPECT_EQ(export_place(at("file"), false, files_).folder, "");
   EXPECT_EQ(file_of(at("there"), true), at("there/model.safetensors.index.json"));
   EXPECT_EQ(file_of(at("new"), true), at("new/model.safetensors.index.json"));
   EXPECT_FALSE(files_.exists(at("new")));
@@ -54,15 +54,11 @@ TEST_F(ExportPlaceTest, IsNoNameThatCouldBeEither) {
   EXPECT_THAT(refusal("file", true), HasSubstr("leave --max_shard_mb out"));
 }
 
-TEST_F(ExportPlaceTest, LeavesWhatIsThere) {
-  const auto refusal = [&](bool in_shards, bool overwrite) {
-    return message_of<IoError>([&] { file_of(at("there"), in_shards, overwrite); });
-  };
+TEST_F(ExportPlaceTest, LeavesTheOtherFormAlone) {
   write_text_file(files_, at("there/model.safetensors"), "old");
-  EXPECT_THAT(refusal(false, false), AllOf(HasSubstr("/model.safetensors is there; nothing"),
-                                           HasSubstr("replace it (--overwrite)")));
-  EXPECT_EQ(file_of(at("there"), false, true), at("there/model.safetensors"));
-  EXPECT_THAT(refusal(true, true), HasSubstr("/model.safetensors is there, and programs may read"));
+  EXPECT_EQ(file_of(at("there"), false), at("there/model.safetensors"));
+  EXPECT_THAT(message_of<IoError>([&] { file_of(at("there"), true); }),
+              HasSubstr("/model.safetensors is there, and programs may read"));
 }
 
 }  // namespace export_place_test

@@ -129,8 +129,9 @@ TEST_F(Variants, AreKnownByTheirKeys) {
     Variant::set({{"batch_norm.mask_from_y", false}});
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
-                                                   "all_finite.all_at_once, attention.joined, batch_norm.mask"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("'batch_norm.mask_from_y'; the known ones are "
+                                     "all_finite.all_at_once, attention.joined, batch_norm.mask"));
   }
   EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
 }
