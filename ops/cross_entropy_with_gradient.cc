@@ -84,7 +84,8 @@ struct LossNodes {
   Value logits, labels, mean_gradient;
 };
 
-// The loss of `logits`, of whose mean a gradient is taken that does not depend on the loss.
+// The loss of `logits`, of whose mean a gradient is taken that depends on no loss or accuracy:
+// those may become part of such a node, too.
 std::optional<LossNodes> loss_nodes(const Surroundings& around, Value logits, Value labels) {
   if (!around.on_gpu()) return {};
   LossNodes found{.loss = around.user(logits, kSparseSoftmaxCrossEntropy),
@@ -92,6 +93,8 @@ std::optional<LossNodes> loss_nodes(const Surroundings& around, Value logits, Va
                   .logits = before_cast(around, logits),
                   .labels = labels};
   if (!found.loss || !found.gradient) return {};
+  // In 16 bits the gradient of each loss would be rounded.
+  if (is_half(around.type({found.loss, 0}).dtype)) return {};
   const PlanNode &loss = around.node(found.loss), &gradient = around.node(found.gradient);
   const auto& options = loss.node->options<CrossEntropyOptions>();
   const auto& of_gradient = gradient.node->options<CrossEntropyOptions>();
@@ -103,7 +106,8 @@ std::optional<LossNodes> loss_nodes(const Surroundings& around, Value logits, Va
   const std::span<const Value> terms = around.node(share).inputs;
   found.mean_gradient = terms[0];
   if (along.values != BroadcastValues::kShare || along.axes != std::vector{0} ||
-      terms[1] != Value{found.loss, 0} || around.depends_on(terms[0], found.loss))
+      terms[1] != Value{found.loss, 0} || around.depends_on(terms[0], kSparseSoftmaxCrossEntropy) ||
+      around.depends_on(terms[0], kAccuracy))
     return {};
   if (found.logits != logits) {
     found.cast = cast_to(around, {found.gradient, 0}, around.type(found.logits).dtype);

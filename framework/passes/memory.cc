@@ -259,13 +259,16 @@ class MemoryPlanner {
     const Value value = roots_.of(node.inputs[1]);
     const BufferRecord& state = made_.buffers[made_.buffer(variable)];
     BufferRecord& made = made_.buffers[made_.buffer(value)];
-    // Connecting the ranks of NCCL, which is no run, writes the outputs of their collectives. The
-    // launches of several GPUs do not begin together.
-    if (graph_.node(value.node).rank() || has_several_launches(value.node)) return;
     if (made.kind != BufferKind::kArena || state.kind != BufferKind::kState || made.sliced ||
         made.device != state.device || made.bytes != state.bytes)
       return;
     const std::vector<Value>& values = values_in_[made_.buffer(value)];
+    // Connecting the ranks of NCCL, which is no run, writes the outputs of their collectives. The
+    // launches of several GPUs do not begin together.
+    if (std::ranges::any_of(values, [&](const Value& in) {
+          return graph_.node(in.node).rank() || has_several_launches(in.node);
+        }))
+      return;
     const LaunchIndex launch = users_.launch_of(write);
     // Other streams of GPUs may read the value while the write runs. That counts as a conflict.
     const bool is_read_beside =

@@ -88,13 +88,13 @@ NodeIndex Surroundings::user(Value value, const Op& op) const {
   return {};
 }
 
-bool Surroundings::depends_on(Value value, NodeIndex node) const {
+bool Surroundings::depends_on(Value value, const Op& op) const {
   Indexed<PlanNode, char> seen(plan_.nodes.size());
   std::vector<NodeIndex> open{value.node};
   while (!open.empty()) {
     const NodeIndex n = open.back();
     open.pop_back();
-    if (n == node) return true;
+    if (plan_.node(n).op == &op) return true;
     if (std::exchange(seen[n], true)) continue;
     for (const Value& input : plan_.node(n).inputs) open.push_back(input.node);
     const std::vector<NodeIndex>& after = plan_.node(n).after;

@@ -52,8 +52,8 @@ class Surroundings {
   // A node of `op` that uses a value and may be fused; none if there is no such node. The value may
   // have other users.
   NodeIndex user(Value value, const Op& op) const;
-  // Whether a value is made from results of a node.
-  bool depends_on(Value value, NodeIndex node) const;
+  // Whether a value is made from results of nodes of `op`.
+  bool depends_on(Value value, const Op& op) const;
   // Whether a node outside `members` uses a value, or waits for its node.
   bool is_used_by_others(Value value, std::span<const NodeIndex> members) const;
 

@@ -165,8 +165,9 @@ void GpuExecutor::enqueue(LaunchIndex launch) try {
   of.record(*timed.end);
   run_.recording->launches[launch].end = run_.recording->now();
 } catch (...) {
-  const PlanNode& node = plan_.node(plan_.launches[launch].node);
-  rethrow_with_launch(*node.node, runtime_.devices[at(node.device())]->spec);
+  const Launch& failed = plan_.launches[launch];
+  rethrow_with_launch(*plan_.node(failed.node).node,
+                      runtime_.devices[at(plan_.strands[failed.strand].device)]->spec);
 }
 
 void GpuExecutor::replay(const Command& begin) {

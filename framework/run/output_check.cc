@@ -50,7 +50,13 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
           bad->element += made.begin;
           if (nan) nan->element += made.begin;
           const std::lock_guard lock(finding_);
-          found_[n][at(shard)].push_back({static_cast<int>(i), std::move(*bad), std::move(nan)});
+          std::vector<Found>& found = found_[n][at(shard)];
+          // By output and element, whichever share of a sum looks first.
+          const auto place = std::pair(static_cast<int>(i), bad->element);
+          const auto later = std::ranges::find_if(found, [&](const Found& other) {
+            return std::pair(other.output, other.value.element) > place;
+          });
+          found.insert(later, {static_cast<int>(i), std::move(*bad), std::move(nan)});
         });
   }
 }

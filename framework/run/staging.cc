@@ -57,7 +57,8 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
     for (std::unique_ptr<GpuEvent>& event : gpus_.back().copied)
       event = device.backend->make_event(gpu);
   }
-  if (!gpus_.empty()) copiers_ = std::make_unique<WorkerPool>(static_cast<int>(gpus_.size()));
+  if (const int gpus = static_cast<int>(gpus_.size()); gpus > 0)
+    copiers_ = std::make_unique<WorkerPool>(1, gpus - 1);
   for (const FeedSlots& slots : plan.feed_slots) {
     const auto gpu =
         std::ranges::find(gpus_, slots.gpu, [](const Gpu& g) { return g.device->gpu; });
@@ -135,11 +136,13 @@ void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i)
     if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);
   await_copies(slot);
-  copiers_->run(copiers_->workers(), [&](int gpu) {
+  if (gpus_.empty()) return;  // another plan may have come since stage() looked
+  const auto copy = [&](int gpu) {
     for (std::size_t i = 0; i < feeds.size(); ++i)
       if (feeds_[i].gpu == gpu && feeds[i].bytes() > 0)
         std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
-  });
+  };
+  copiers_->run(static_cast<int>(gpus_.size()), std::ref(copy));  // allocates nothing
   enqueue(slot);
 }
 

@@ -10,8 +10,8 @@ struct Timeline;
 
 // Nanoseconds of one run, or of several together.
 struct CommunicationTime {
-  // Time in which messages between processes, or NCCL collectives, were under way: from their
-  // launch to their end, including waits.
+  // Time in which messages between processes, NCCL collectives or sums over several GPUs were under
+  // way: from their launch to their end, including waits.
   std::int64_t under_way = 0;
   // The part of that time in which a device of the same process ran a launch of the forward or
   // backward pass.

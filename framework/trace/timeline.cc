@@ -258,7 +258,7 @@ class TimelineMaker {
   const Plan& plan_;
   const Recording& recording_;
   Consumers consumers_;
-  Indexed<PlanNode, int> launch_of_;                 // slices; -1: none
+  Indexed<PlanNode, int> launch_of_;  // slices, of a sum over several GPUs the last one; -1: none
   std::map<std::pair<NodeIndex, int>, int> stored_;  // slice by plan node and device
   Timeline line_;
 };

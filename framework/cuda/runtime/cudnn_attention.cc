@@ -165,9 +165,10 @@ class AttentionGraph {
 // cuDNN gets no tensors of 2^31 elements or more, because its kernels also count in int. It gets no
 // attention over one time, because it refuses some gradients of it.
 bool is_taken(const Attention& attention) {
-  const double elements =
-      static_cast<double>(attention.batch) * static_cast<double>(attention.time) *
-      static_cast<double>(attention.heads) * static_cast<double>(attention.head_dim);
+  const double elements = static_cast<double>(attention.batch) *
+                          static_cast<double>(attention.time) *
+                          static_cast<double>(attention.heads) *
+                          static_cast<double>(attention.head_dim) * (attention.joined ? 3 : 1);
   const std::size_t oldest =
       attention.gradient && attention.time % kOldTimes != 0 ? kOldestOfAllTimes : kOldestCudnn;
   return cudnnGetVersion() >= oldest && attention.time > 1 &&

@@ -65,11 +65,14 @@ TEST(FuseLoss, WritesTheGradientOverTheLogits) {
                                  std::vector{FeedType{net.x, net.x.shape()}})
                         .plan();
   const auto offset = [&](Value value) { return plan->buffers[plan->buffer(value)].offset; };
+  int found = 0;
   for (const NodeIndex n : plan->nodes.indices()) {
     const PlanNode& node = plan->node(n);
     if (node.op != &kCrossEntropyWithGradient) continue;
+    ++found;
     EXPECT_EQ(offset({n, 0}), offset(node.inputs[0]));
   }
+  EXPECT_EQ(found, 1);
 }
 
 TEST(FuseLoss, LeavesAccuracyOfSeveralClasses) {
@@ -103,6 +106,38 @@ TEST(FuseLoss, LeavesLossesWithOtherGradients) {
   }
   const Net net("GPU");
   EXPECT_EQ(net.ops({net.loss, net.correct}).count("CrossEntropyWithGradient"), 0u);
+}
+
+// In 16 bits the gradient of each loss is rounded before it is used.
+TEST(FuseLoss, LeavesLossesOf16Bits) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  const DeviceScope scope(graph, DeviceSpec::local("GPU", 0));
+  const Output x = placeholder(graph, "x", DType::kBF16, {6, 4});
+  const Output labels = constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
+  const Output loss = reduce_mean(sparse_softmax_cross_entropy(x * 0.5, labels));
+  const Output dx = gradients(loss, {x})[0];
+  test::expect_same_when_fused(graph, x, {loss, dx}, {.device_count = {{"GPU", 1}}, .threads = 1});
+}
+
+// Each gradient is made from the other loss: no launch could be the first.
+TEST(FuseLoss, LeavesLossesThatAreMultiplied) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  const DeviceScope scope(graph, DeviceSpec::local("GPU", 0));
+  const Output x = placeholder(graph, "x", DType::kF32, {6, 4});
+  const Output labels = constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
+  const auto mean_of = [&](const Output& logits) {
+    return reduce_mean(sparse_softmax_cross_entropy(logits, labels));
+  };
+  const Output dx = gradients(mean_of(x * 0.5) * mean_of(x * 0.25), {x})[0];
+  Session session(graph, {.device_count = {{"GPU", 1}}, .threads = 1});
+  const auto ops = test::ops_of(
+      *session.prepare(std::vector<Fetch>{dx}, std::vector{FeedType{x, x.shape()}}).plan());
+  EXPECT_EQ(ops.count("CrossEntropyWithGradient"), 0u);
+  EXPECT_EQ(ops.count("SparseSoftmaxCrossEntropyGrad"), 2u);
 }
 
 TEST(FuseLoss, ChangesNoBitAndTakesNoMoreMemory) {

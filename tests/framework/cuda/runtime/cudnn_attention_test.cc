@@ -106,6 +106,16 @@ TEST_F(CudnnCompilesAttention, InMemoryThatGrowsWithTheTime) {
   });
 }
 
+// One tensor of queries, keys and values has three times the elements.
+TEST_F(CudnnCompilesAttention, NotOfTensorsThatAnIntCannotCount) {
+  expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
+    Attention large{.batch = 64, .time = 8192, .heads = 32, .head_dim = 64};
+    if (CudnnAttention::algorithms(large, kHere, h100).empty()) problems += "none apart\n";
+    large.joined = true;
+    if (!CudnnAttention::algorithms(large, kHere, h100).empty()) problems += "some joined\n";
+  });
+}
+
 TEST_F(CudnnCompilesAttention, NotOfHeadsThatItRefuses) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
     for (const auto& refused :
