@@ -84,8 +84,9 @@ struct LossNodes {
   Value logits, labels, mean_gradient;
 };
 
-// The loss of `logits`, of whose mean a gradient is taken that depends on no loss or accuracy:
-// those may become part of such a node, too.
+// The nodes to replace around the loss of `logits`, if its mean is trained. The gradient of that
+// mean must not depend on any loss or accuracy: these may be fused, too, and then two nodes would
+// wait for each other.
 std::optional<LossNodes> loss_nodes(const Surroundings& around, Value logits, Value labels) {
   if (!around.on_gpu()) return {};
   LossNodes found{.loss = around.user(logits, kSparseSoftmaxCrossEntropy),
@@ -151,7 +152,7 @@ void fuse_loss(Surroundings& around) {
                  std::move(results), std::move(others));
 }
 
-// Stays f32 but for the logits and their gradient.
+// Reads 16-bit logits without their cast, and writes a 16-bit gradient. All else stays f32.
 void fuse_loss_gradient(Surroundings& around) {
   const Value logits = before_cast(around, around.input(0));
   if (logits == around.input(0)) return;

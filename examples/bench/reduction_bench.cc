@@ -184,8 +184,8 @@ class Bench {
     ByteLimit limit(options_.devices, options_.logical_gpus, bench.bytes,
                     std::min(session_->threads(), graph_.towers()));
     const int limit_way = ways.add([&] { limit.run(options_.aggregate); });
-    // The limit leaves its own buffers in the caches. What follows it, whose time nobody asks for,
-    // brings those of the strategies back, so that the first one is timed as the others are.
+    // The byte limit fills the caches with its own buffers. A run whose time is ignored brings
+    // those of the strategies back, so that the first strategy is timed like the others.
     const auto first = std::ranges::find_if(
         entries_, [](const Entry& entry) { return entry.result.refusal.empty(); });
     if (first != entries_.end()) ways.add([step = first->all_in_place] { step->run(); });

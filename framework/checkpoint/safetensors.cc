@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/memory_folder.h"
 #include "belfry/framework/base/read_whole.h"

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/tensor.h"

@@ -153,7 +153,7 @@ OutputTypes add_received_shape(const ShapeContext& c) {
   return {c.input(0)};
 }
 
-// The memory for a message whose bytes do not arrive one by one.
+// Memory for the message: by TCP and MPI all of it arrives before it is added.
 KernelRun room_for_message(KernelPlan& plan) {
   const auto& options = plan.options<AddReceivedOptions>();
   plan.workspace(piece_of(options.cuts, options.peers.rank).size() *

@@ -23,9 +23,9 @@ struct GroupMessage {
   int tag = 0;  // from 0 up
   std::span<std::byte> bytes = {};
   bool done = false;
-  // Of a message that is received: called with its bytes as they arrive, in order. `from` is the
-  // number of those before. They stay in place during the call alone, somewhere in `bytes` or not.
-  // If the message fails afterwards, some have been used. Null: all arrive in `bytes`.
+  // For a message that is received: called with its bytes in order, as they arrive or all at once;
+  // `from` bytes came before. They are valid only during the call, and `bytes` need not hold the
+  // message afterwards. A message may fail after some bytes were used. Null: it arrives in `bytes`.
   std::function<void(std::size_t from, std::span<const std::byte> some)> use = {};
 
   // All bytes of a received message are in `bytes`.

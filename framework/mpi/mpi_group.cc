@@ -222,7 +222,8 @@ class MpiGroup final : public ProcessGroup {
         std::max<std::size_t>(1, (piece.message->bytes.size() + kPiece - 1) / kPiece);
     if (ended_[piece.message] < pieces) return;
     ended_.erase(piece.message);
-    piece.kind == Kind::kReceived ? piece.message->end() : void(piece.message->done = true);
+    if (piece.kind == Kind::kReceived) piece.message->end();
+    piece.message->done = true;
     moved_ = true;
   }
 

@@ -10,9 +10,8 @@
 
 namespace belfry {
 
-// Two blocks may overlap only if every use of one comes before the first use of the other, which
-// writes it (or before all launches of the node that does). Blocks with the same uses never
-// overlap, so the packer treats them as one lifetime.
+// Two blocks may overlap only if every use of one comes before all launches of the node that writes
+// the other. Blocks with the same uses never overlap, so the packer treats them as one lifetime.
 class ArenaPacker {
  public:
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}

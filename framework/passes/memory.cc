@@ -311,10 +311,10 @@ class MemoryPlanner {
                                [&](const Value& input) { return roots_.of(input) == variable; });
   }
 
-  // Whether no launch of another node than that of `launch`, its first one, uses the content of the
-  // buffer at the same time or later. Launches of one node use different elements. An
-  // overwritten value had no such user at that time, so only the values of the last writer count:
-  // otherwise a long chain of ops in one buffer would take quadratic time.
+  // Whether no other node uses the content of the buffer at the same time as the node whose first
+  // launch is `launch`, or later. Launches of one node use different elements. An overwritten value
+  // had no such user at that time, so only the values of the last writer count: otherwise a long
+  // chain of ops in one buffer would take quadratic time.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer] | std::views::reverse) {
       if (value.node != values_in_[buffer].back().node) break;
@@ -324,7 +324,7 @@ class MemoryPlanner {
     return true;
   }
 
-  // Whether `user` has run when any launch of another node starts, or is of the same node.
+  // Whether `user` has run before every launch of the node of `first`, or is one of these launches.
   bool is_over(LaunchIndex user, LaunchIndex first) const {
     bool over = true;
     if (schedule_.launches[user].node != schedule_.launches[first].node)

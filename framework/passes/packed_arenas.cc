@@ -38,8 +38,8 @@ PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> b
 }
 
 // Appends the strand of each launch, whether it is of the same node as the previous one, and how
-// many of `launches` have run on other strands when it starts. A launch does not add the last if
-// its clock equals that of the previous launch on its strand.
+// many of `launches` have run on other strands when it starts. These counts are left out if
+// the clock of the launch equals that of the previous one on its strand.
 void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches) {
   struct OnStrand {
     StrandIndex strand;

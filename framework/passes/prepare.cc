@@ -39,6 +39,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   GpuRun sum =
       node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
+  // Hosts of several processes wait for each other, too.
   launch.capturable = node.node->graph().process().size == 1;
   launch.enqueue = [rank = launch.rank](const KernelPointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);

@@ -30,13 +30,13 @@ struct Wait {
 // A launch is cut into at most this many parts.
 inline constexpr std::int64_t kMostParts = 1 << 20;
 
-// A node's place in the order, or one of several, each on a GPU. It runs once, or per shard or
-// part.
+// A kernel call of a node, at its place in the global order. A node has one; a large sum over
+// several GPUs has one on each of them. It runs once, or once per shard or part.
 struct Launch {
   NodeIndex node;
   StrandIndex strand;
   int position;             // in its strand
-  WorkRange range;          // of the whole work, or of a shard
+  WorkRange range;          // of the whole work, of a shard, or of this GPU's share
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
   Clocks::Clock clock;      // how far the other strands are, at least, when the launch starts
   std::int64_t part_size;   // units that a worker takes at a time; range.size() or more: all
@@ -54,11 +54,12 @@ struct Launch {
   }
 };
 
-// Launches that run in order. On a GPU they are those of a stream, for kernels or for parts of
-// ranks. On a CPU device they are those that run once, or those that run once per shard. A device's
-// messages to other processes have their own strands, which may also add what has arrived. One
-// thread at a time runs the launches of a strand, or of a shard in it. Shards do not wait for each
-// other. Launch `position` of a strand has run when all shards have run it.
+// Launches that run in order. On a GPU they are those of a stream: for kernels, or for parts
+// of ranks and sums over several GPUs. On a CPU device they are those that run once, or those that
+// run once per shard. A device's messages to other processes have their own strands, which may also
+// add what has arrived. One thread at a time runs the launches of a strand, or of a shard in it.
+// Shards do not wait for each other. Launch `position` of a strand has run when all shards have run
+// it.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;

@@ -22,10 +22,6 @@ using kernels::HeadGroup;
 using kernels::MaskKind;
 using kernels::MaskLayout;
 
-int kv_heads_of(const AttentionOptions& options) {
-  return options.kv_heads > 0 ? options.kv_heads : options.heads;
-}
-
 void require_options(const ShapeContext& c) {
   const auto& options = c.options<AttentionOptions>();
   c.require(options.heads >= 1, "needs at least 1 head, not ", options.heads);

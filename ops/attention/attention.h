@@ -14,6 +14,11 @@ struct AttentionOptions {
   int window = 0;       // with causal: it sees at most this many, the last ones; 0: no limit
 };
 
+// The heads of keys and values.
+inline int kv_heads_of(const AttentionOptions& options) {
+  return options.kv_heads > 0 ? options.kv_heads : options.heads;
+}
+
 // What else decides which keys are seen. Each may be left out.
 struct AttentionInputs {
   // [queries, keys], [batch, queries, keys] or [batch, heads, queries, keys]; all dimensions but

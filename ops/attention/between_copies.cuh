@@ -1,7 +1,6 @@
 // Attention of joined queries, keys and values by kernels of separate ones, between copies: what
 // the variant `attention.joined` saves.
 #pragma once
-#include <algorithm>
 #include <array>
 #include <vector>
 

@@ -54,8 +54,7 @@ Output composed_attention(Output q, Output k, Output v, const AttentionOptions& 
                           const AttentionInputs& inputs, double dropout_rate) {
   const std::int64_t batch = q.shape()[0], queries = q.shape()[1], keys = k.shape()[1];
   const std::int64_t heads = options.heads, head_dim = q.shape()[2] / heads,
-                     kv_heads = options.kv_heads > 0 ? options.kv_heads : heads,
-                     group = heads / kv_heads;
+                     kv_heads = kv_heads_of(options), group = heads / kv_heads;
   const DType dtype = is_half(q.dtype()) ? DType::kF32 : q.dtype();
   const auto rows_of_keys = [&](Output x) {
     return transpose(reshape(cast(x, dtype), {batch, keys, kv_heads, head_dim}), {0, 2, 1, 3});

@@ -17,8 +17,7 @@ namespace {
 OutputTypes joined_shape(const ShapeContext& c) {
   const auto& options = c.options<AttentionOptions>();
   c.require_rank(0, 3);
-  const int kv_heads = options.kv_heads > 0 ? options.kv_heads : options.heads;
-  const int parts = options.heads + 2 * kv_heads;
+  const int parts = options.heads + 2 * kv_heads_of(options);
   const Shape& x = c.input(0);
   c.require(x[2] % parts == 0, parts, " heads do not divide ", x);
   return {Shape{x[0], x[1], x[2] / parts * options.heads},

@@ -129,6 +129,14 @@ struct NormRow {
   }
 };
 
+template <class X, class S, int N>
+BELFRY_HD void store_rounded(const Lanes<S, N>& lanes, X* to) {
+  Lanes<X, N> rounded{};
+  BELFRY_UNROLL
+  for (int j = 0; j < N; ++j) rounded.at[j] = Stored<X>::narrow(lanes.wide(j));
+  rounded.store(to);
+}
+
 // Computes dx, adds `other` unless it is null, and computes the scales of rows. `narrow` gets dx,
 // too, unless it is null.
 template <class X, class S, int R, int N>
@@ -200,11 +208,7 @@ struct NormGradRow {
         if (other) out.at[j] = rounded_sum<S>(out.wide(j), others.wide(j));
       }
       out.store(dx + at);
-      if (!narrow) return;
-      Lanes<X, N> rounded{};
-      BELFRY_UNROLL
-      for (int j = 0; j < N; ++j) rounded.at[j] = Stored<X>::narrow(out.wide(j));
-      rounded.store(narrow + at);
+      if (narrow) store_rounded(out, narrow + at);
     });
   }
 };

@@ -7,14 +7,13 @@
 namespace belfry {
 
 struct ExportPlace {
-  std::string file;    // to write; of shards the index
-  std::string folder;  // that has it, and may have to be made; "" if OUT is a file
+  std::string file;    // to write: the weights, or the index of the shards
+  std::string folder;  // of `file`, to be made if it is missing; "" if OUT is a file
 };
 
 // `out` is a file; or a folder, which gets model.safetensors, or shards and their index. Changes
 // nothing. Throws FlagError for a name that could be meant as either, and IoError if something is
 // there that must stay; whether `file` may be replaced is for the caller to ask.
-ExportPlace export_place(const std::string& out, bool in_shards,
-                         FileSystem& files = local_file_system());
+ExportPlace export_place(const std::string& out, bool in_shards, FileSystem& files);
 
 }  // namespace belfry

@@ -21,12 +21,12 @@ constexpr std::int64_t kTrainCount = 60000, kTestCount = 10000;
 constexpr int kMaxLabel = 9;
 constexpr std::uint64_t kLabelHeader = 8;  // bytes before the first label in its file
 
-struct LabelledImages {
+struct IdxImages {
   Tensor images;  // u8 [count, kDigitSide, kDigitSide], white on black
   Tensor labels;  // u8 [count]
 };
 
-std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description,
+std::unique_ptr<Dataset> make_dataset(IdxImages digits, std::string description,
                                       std::int64_t left_out) {
   std::vector<TensorDataset::Source> sources;
   sources.push_back({.name = "image",
@@ -80,7 +80,7 @@ Tensor rows_of(const Tensor& values, std::span<const std::int64_t> which) {
 }
 
 // Keeps the images whose label is one of the ten digits.
-LabelledImages with_labels(LabelledImages digits, const std::string& label_file, BadRecords& bad) {
+IdxImages with_labels(IdxImages digits, const std::string& label_file, BadRecords& bad) {
   const std::int64_t images = digits.images.shape()[0];
   const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
   std::vector<std::int64_t> good;
@@ -96,7 +96,7 @@ LabelledImages with_labels(LabelledImages digits, const std::string& label_file,
   return {rows_of(digits.images, good), rows_of(digits.labels, good)};
 }
 
-LabelledImages load(FileSystem& files, const std::string& folder, bool train, BadRecords& bad) {
+IdxImages load(FileSystem& files, const std::string& folder, bool train, BadRecords& bad) {
   const auto [image_file, label_file] = find(files, folder, train);
   // Compares both counts before values are read, which may take long.
   const std::int64_t count = parse_idx_shape(*files.open(label_file), label_file, 1)[0];
@@ -111,7 +111,7 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train, Ba
                      "is whose, so none can be left out (",
                      the_option("bad_records"), ")");
   };
-  LabelledImages digits;
+  IdxImages digits;
   digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
   digits.labels = parse_idx(*files.open(label_file), label_file, 1);
   digits = with_labels(std::move(digits), label_file, bad);
@@ -129,7 +129,7 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
         cat("generated digits: ", count, kind, " images (no data directory given)"));
   }
   BadRecords bad(dirs.bad_records);
-  LabelledImages digits;
+  IdxImages digits;
   try {
     digits = load(local_file_system(), dirs.data_dir, train, bad);
   } catch (const DeniedError& error) {

@@ -16,7 +16,7 @@ class AttentionWriter {
       : g_(g),
         node_(node),
         options_(node.options<AttentionOptions>()),
-        kv_heads_(options_.kv_heads > 0 ? options_.kv_heads : options_.heads),
+        kv_heads_(kv_heads_of(options_)),
         head_width_(node.input(0).shape()[2] / options_.heads),
         given_(node.input(0).dtype()),
         dtype_(is_half(given_) ? DType::kF32 : given_) {}

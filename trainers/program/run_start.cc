@@ -316,7 +316,7 @@ bool RunStart::is_own(const std::string& checkpoint) const {
 
 void RunStart::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
-  if (!trainer.session().intact()) trainer.session().restore({}, 0);  // a restore was awaited
+  if (!trainer.session().intact()) trainer.session().restore({}, 0);  // first values
   if (resumed_from_ && !flags_.run.load.empty())
     return console_.line(
         cat("--load=", flags_.run.load, " has no use: the run resumes from its own checkpoint"));

@@ -10,13 +10,13 @@ std::string bracketed(const Numbers& numbers) {
   return cat("[", join(numbers, ","), "]");
 }
 
-// Copies addresses. After number `three` come those of two more parts of its tensor.
+// Copies addresses. Tensor number `joined` has three parts, `part` bytes apart, and so gets three.
 template <class Byte, class Address>
-void put_addresses(std::span<const Address> from, std::size_t three, std::int64_t part,
+void put_addresses(std::span<const Address> from, std::size_t joined, std::int64_t part,
                    Address* to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     *to++ = from[i];
-    for (int next = 1; i == three && next < 3; ++next)
+    for (int next = 1; i == joined && next < 3; ++next)
       *to++ = static_cast<Byte*>(from[i]) + next * part;
   }
 }
@@ -52,7 +52,7 @@ std::string Attention::str() const {
 }
 
 void AttentionCall::take(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  constexpr std::size_t kNone = 8;
+  constexpr std::size_t kNone = 8;  // more than there are tensors
   const std::int64_t part =
       attention.heads * attention.head_dim * static_cast<std::int64_t>(size_of(attention.dtype));
   const std::size_t first = attention.gradient ? 1 : 0;
