@@ -94,8 +94,9 @@ void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* fi
 #if BELFRY_ONEDNN
 // The same in f32 by oneDNN. The functions prepare a primitive, request workspace from the plan,
 // and return the run. Images are NHWC on both sides, for which oneDNN runs at full speed; if it
-// chose the layout of one side only, it would run its reference code. A run copies the filter into
-// the layout that oneDNN prefers, unless it has been packed like that.
+// chose the layout of one side only, it would run its reference code. Winograd's algorithm has
+// layouts of its own, to and from which a run copies images. It also copies the filter into the
+// layout that oneDNN prefers, unless it has been packed like that.
 using ConvRun =
     std::function<void(const float* first, const float* second, float* out, std::byte* workspace)>;
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);

@@ -99,7 +99,7 @@ bool suits_winograd(const ConvShape& s) {
 template <class Described>
 struct Choice {
   Descriptions tensors;
-  Described algorithm;
+  Described chosen;
 };
 
 template <class Described>

@@ -14,6 +14,10 @@
 namespace belfry {
 namespace passes_fuse_loss_test {
 
+Output labels_in(Graph& graph) {
+  return constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
+}
+
 // The gradient of a constant, as trainers take it: it does not depend on the loss.
 Output gradient_of(Output loss, Output x) {
   const Output one = cast(constant(loss.graph(), Tensor(1.0F)), loss.dtype());
@@ -31,7 +35,7 @@ struct Net {
     x = placeholder(graph, "x", stored, {6, 4});
     const Output logits = x + x * 0.5;
     const Output wide = cast(logits, DType::kF32);
-    const Output labels = constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
+    const Output labels = labels_in(graph);
     correct = top_k_accuracy(wide, labels, k);
     loss = total(sparse_softmax_cross_entropy(wide, labels, {.smoothing = 0.1, .ignored = 2}));
     dx = gradient_of(loss, x);
@@ -121,8 +125,7 @@ TEST(FuseLoss, LeavesLossesOf16Bits) {
   Graph graph;
   const DeviceScope scope(graph, DeviceSpec::local("GPU", 0));
   const Output x = placeholder(graph, "x", DType::kBF16, {6, 4});
-  const Output labels = constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
-  const Output loss = reduce_mean(sparse_softmax_cross_entropy(x * 0.5, labels));
+  const Output loss = reduce_mean(sparse_softmax_cross_entropy(x * 0.5, labels_in(graph)));
   const Output dx = gradient_of(loss, x);
   test::expect_same_when_fused(graph, x, {loss, dx}, {.device_count = {{"GPU", 1}}, .threads = 1});
 }
@@ -134,7 +137,7 @@ TEST(FuseLoss, LeavesLossesThatAreMultiplied) {
   Graph graph;
   const DeviceScope scope(graph, DeviceSpec::local("GPU", 0));
   const Output x = placeholder(graph, "x", DType::kF32, {6, 4});
-  const Output labels = constant(graph, Tensor({6}, std::vector<std::int32_t>{0, 3, 1, 1, 2, 3}));
+  const Output labels = labels_in(graph);
   const auto mean_of = [&](const Output& logits) {
     return reduce_mean(sparse_softmax_cross_entropy(logits, labels));
   };

@@ -19,7 +19,7 @@ struct Form {
   std::int64_t time, head_dim;
   bool masked = false, has_lengths = false;
 
-  int kv_heads() const { return options.kv_heads > 0 ? options.kv_heads : options.heads; }
+  int kv_heads() const { return kv_heads_of(options); }
   std::int64_t width() const { return options.heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads() * head_dim; }
   std::string str() const {
