@@ -56,14 +56,15 @@ std::string growth_of(const DivergenceWatch& watch) {
 }
 
 // Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
-std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& found) {
+std::string advice_by_losses(const DivergenceWatch& watch, bool runs_free,
+                             const Divergence& found) {
   const Suspects& suspects = watch.suspects();
   const bool of_test = !found.loss_since && found.variable.empty();
   if (!found.update.empty())
     return cat("a smaller learning rate may help (", the_option("learning_rate"),
                "), or, for slots that keep squares of gradients, a smaller limit of these (",
                the_option("clip_norm"), ")");
-  if (found.loss_since == 1)
+  if (found.loss_since == 1 && !runs_free)
     return cat(
         "no update had been made: look at the data, at the first values of variables, and "
         "at logarithms, divisions and square roots of the model");
@@ -81,12 +82,15 @@ std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& fou
              "the model, whose gradients may be infinite where their values are finite");
 }
 
-std::string advice_for(const DivergenceWatch& watch, Precision precision, const Divergence& found) {
+std::string advice_for(const DivergenceWatch& watch, BuiltTraining& built,
+                       const Divergence& found) {
   if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
     return cat(input, "; fix this sample, or leave it out");
   if (found.bad && growth_of(watch).empty()) return found.bad->advice();
-  const std::string advice = advice_by_losses(watch, found);
-  if (precision != Precision::kF16) return advice;
+  // A tower that runs free may make its first step after another has updated the variables.
+  const bool runs_free = !built.steps().free.empty();
+  const std::string advice = advice_by_losses(watch, runs_free, found);
+  if (built.options().precision != Precision::kF16) return advice;
   return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
              the_option("precision"), ")");
 }
@@ -170,7 +174,7 @@ Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
   if (!found.loss_name.empty()) found.loss = record.metric(found.loss_name);
   if (found.loss_since && std::isfinite(found.loss) && found.update.empty())
     found.gradients = refused_gradients(found.bad, built.options());
-  if (found) found.advice = advice_for(record.watch(), built.options().precision, found);
+  if (found) found.advice = advice_for(record.watch(), built, found);
   return found;
 }
 

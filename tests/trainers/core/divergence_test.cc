@@ -61,11 +61,12 @@ TEST_F(DivergenceTest, ExitsWithOneAndNamesTheStepInEveryMode) {
     const auto report = this->report();
     ASSERT_TRUE(report["first_nonfinite_step"].is_number_integer());
     const std::int64_t since = report["first_nonfinite_step"];
-    EXPECT_GT(since, 1);
+    const bool knows = std::ranges::find(flags, "--async=free") == flags.end();
+    // A tower that runs free may have updated twice before another makes its first step.
+    EXPECT_GE(since, knows ? 2 : 1);
     EXPECT_LE(since, 5);
     EXPECT_TRUE(report["loss"].is_null());
     EXPECT_EQ(report["steps"], since) << "the step with this loss is the last one";
-    const bool knows = std::ranges::find(flags, "--async=free") == flags.end();
     EXPECT_EQ(report["nonfinite_variable"].is_null(), knows) << "the step changed nothing";
     EXPECT_THAT(result.error,
                 HasSubstr(cat("error: training diverged: the loss of step ", since, " is ")));
