@@ -117,6 +117,7 @@ std::string train_alone_or_as(const std::shared_ptr<Processes>& processes,
                          .aggregation = {.bucket_mb = 4},
                          .batch_size = kShards / size,
                          .shards = kShards,
+                         .data_workers = 0,
                          .max_steps = kSteps,
                          .session = {.threads = 1, .processes = processes}};
   options.epochs = kSteps;

@@ -28,7 +28,7 @@ class FreeTowers {
     BatchPlan::Position start;  // of every tower
     std::int64_t steps;         // of each tower
     std::int64_t traced = -1;   // tower 0's step to trace, from 0; -1: none
-    int data_workers = 1;       // of each tower
+    int data_workers = 1;       // of each tower; 0: its own thread
   };
 
   // Starts the threads. Borrows all. Throws DeviceError if they cannot be started.

@@ -130,11 +130,12 @@ Options<TrainerOptions> length_options() {
 }
 
 Options<TrainerOptions> data_options() {
-  return {whole_number(&TrainerOptions::data_workers, 1, kMostThreads,
+  return {whole_number(&TrainerOptions::data_workers, 0, kMostThreads,
                        {.name = "data_workers",
                         .unit = "N",
-                        .text = "threads that decode and augment the samples of a batch, in "
-                                "addition to `threads`; results do not depend on N",
+                        .text = "threads that decode and augment the coming batches, in addition "
+                                "to `threads`; 0: the training thread does it between its steps; "
+                                "results do not depend on N",
                         .otherwise = "1",
                         .benchmarks = false,
                         .elsewhere = {"workers", "num_workers"}})};

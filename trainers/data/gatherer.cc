@@ -17,8 +17,9 @@ namespace {
 
 // The workers that have samples to gather.
 int useful_data_workers(int workers, const std::string& what, std::int64_t most_samples) {
-  require(workers >= 1, "data workers: ", workers, ", where there must be at least 1");
-  const auto useful = static_cast<int>(std::clamp<std::int64_t>(most_samples, 1, workers));
+  require(workers >= 0, "data workers: ", workers, ", where there must be at least 0");
+  const int most = std::max(workers, 1);
+  const auto useful = static_cast<int>(std::clamp<std::int64_t>(most_samples, 1, most));
   if (useful < workers && first_time_logged(cat(workers, " data workers, ", useful, " useful")))
     log_warning(workers, " threads were asked for to gather a batch (", the_option("data_workers"),
                 "), but ", what, " takes ", most_samples, " samples at a time; ", useful,

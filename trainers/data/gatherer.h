@@ -48,10 +48,10 @@ class GatherActivity final : public Activity {
 // depend on the number of threads, as each sample is a function of its index and the pass.
 class Gatherer {
  public:
-  // The caller of gather() is one of `workers`; the others are started here, for `what` ("the input
-  // of all towers"). Throws InvalidArgument unless there is one, and DeviceError if one cannot be
-  // started. `most_samples`: of a call of gather(); more workers would have nothing to do, so they
-  // are not started, and a warning says so.
+  // The caller of gather() is one of `workers`, even if they are 0; the others are started here,
+  // for `what` ("the input of all towers"). Throws InvalidArgument for fewer than 0, and
+  // DeviceError if one cannot be started. `most_samples`: of a call of gather(); more workers would
+  // have nothing to do, so they are not started, and a warning says so.
   Gatherer(const Dataset& dataset, int workers, const std::string& what,
            std::int64_t most_samples = std::numeric_limits<std::int64_t>::max());
   ~Gatherer();

@@ -32,12 +32,12 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
                        int workers)
     : dataset_(dataset),
       batch_plan_(plan),
-      start_(start),
       buckets_(dataset.buckets()),
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
       stage_(std::move(stage)),
-      gatherer_(dataset, workers, input_name(plan, towers), most_rows(plan)) {
+      gatherer_(dataset, workers, input_name(plan, towers), most_rows(plan)),
+      position_(start) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
   require(start.batch >= 0 && start.batch < plan.batches_per_epoch(), "batch ", start.batch,
@@ -45,12 +45,15 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
-  slots_.resize(static_cast<std::size_t>(slots));
+  // is_at_end() may gather a batch while the consumer has another.
+  constexpr std::int64_t kSlotsWithoutWorkers = 2;
+  slots_.resize(static_cast<std::size_t>(workers > 0 ? slots : kSlotsWithoutWorkers));
   for (Slot& slot : slots_)
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
   if (buckets_) longest_ = batch_tensors(dataset, most_rows(plan));
+  if (workers == 0) return;
   const std::string what = input_name(plan, towers);
   gatherer_thread_ = start_thread({what, "close other programs"},
                                   [this](std::stop_token stop) { gather_all(std::move(stop)); });
@@ -86,24 +89,35 @@ Batch& Prefetcher::next() {
     FormBatch& batch = slot(recycled_).filled();
     refresh(batch);
     batch.batch.staged.reset();
-  }
-  std::unique_lock lock(mutex_);
-  if (holding_) {
     holding_ = false;
+    const std::lock_guard lock(mutex_);
     ++recycled_;
     changed_.notify_all();
   }
-  changed_.wait(lock, [this] { return ready_ > recycled_ || failure_; });
-  if (ready_ == recycled_) std::rethrow_exception(failure_);
+  if (!has_next()) std::rethrow_exception(failure_);
   holding_ = true;
   return slot(recycled_).filled().batch;
 }
 
-bool Prefetcher::is_at_end() {
-  std::unique_lock lock(mutex_);
+// Waits for the batch after those that the consumer has taken; without threads, makes it. If there
+// is none, failure_ says why.
+bool Prefetcher::has_next() {
   const std::int64_t taken = recycled_ + (holding_ ? 1 : 0);
+  if (!gatherer_thread_.joinable() && ready_ == taken && !failure_) make_next();
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ready_ > taken || failure_; });
-  if (ready_ > taken) return false;
+  return ready_ > taken;
+}
+
+void Prefetcher::make_next() try {
+  gather_next();
+  if (stage_) stage_next({});
+} catch (...) {
+  failure_ = std::current_exception();
+}
+
+bool Prefetcher::is_at_end() {
+  if (has_next()) return false;
   try {
     std::rethrow_exception(failure_);
   } catch (const EndOfStream&) {
@@ -147,28 +161,37 @@ void Prefetcher::gather(const DataPass& pass, std::span<const std::int64_t> rows
   }
 }
 
+void Prefetcher::gather_next() {
+  if (shuffled_ != position_.epoch) batch_plan_.shuffle(position_.epoch, order_);
+  shuffled_ = position_.epoch;
+  fill(slot(gathered_), position_);
+  if (++position_.batch == batch_plan_.batches_per_epoch())
+    position_ = {.epoch = position_.epoch + 1, .batch = 0};
+  const std::lock_guard lock(mutex_);
+  ++gathered_;
+  if (!stage_) ++ready_;
+  changed_.notify_all();
+}
+
+void Prefetcher::stage_next(std::stop_token stop) {
+  Batch& batch = slot(ready_).filled().batch;
+  batch.staged = stage_(batch, stop);
+  if (stop.stop_requested()) return;
+  const std::lock_guard lock(mutex_);
+  ++ready_;
+  changed_.notify_all();
+}
+
 void Prefetcher::gather_all(std::stop_token stop) {
   try {
-    BatchPlan::Position position = start_;
-    batch_plan_.shuffle(position.epoch, order_);
-    for (std::int64_t made = 0;; ++made) {
+    for (;;) {
       {
         std::unique_lock lock(mutex_);
-        const auto has_room = [&] { return made - recycled_ < std::ssize(slots_); };
+        const auto has_room = [&] { return gathered_ - recycled_ < std::ssize(slots_); };
         if (!changed_.wait(lock, stop, has_room)) return;
       }
       if (stop.stop_requested()) return;
-      fill(slot(made), position);
-      {
-        const std::lock_guard lock(mutex_);
-        ++gathered_;
-        if (!stage_) ++ready_;
-        changed_.notify_all();
-      }
-      if (++position.batch == batch_plan_.batches_per_epoch()) {
-        position = {.epoch = position.epoch + 1, .batch = 0};
-        batch_plan_.shuffle(position.epoch, order_);
-      }
+      gather_next();
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -179,19 +202,14 @@ void Prefetcher::gather_all(std::stop_token stop) {
 
 void Prefetcher::stage_all(std::stop_token stop) {
   try {
-    for (std::int64_t staged = 0;; ++staged) {
+    while (!stop.stop_requested()) {
       {
         std::unique_lock lock(mutex_);
-        const auto has_more = [&] { return gathered_ > staged || gather_failure_; };
+        const auto has_more = [&] { return gathered_ > ready_ || gather_failure_; };
         if (!changed_.wait(lock, stop, has_more)) return;
-        if (gathered_ == staged) std::rethrow_exception(gather_failure_);
+        if (gathered_ == ready_) std::rethrow_exception(gather_failure_);
       }
-      Batch& batch = slot(staged).filled().batch;
-      batch.staged = stage_(batch, stop);
-      if (stop.stop_requested()) return;
-      const std::lock_guard lock(mutex_);
-      ++ready_;
-      changed_.notify_all();
+      stage_next(stop);
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);

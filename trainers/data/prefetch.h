@@ -43,9 +43,10 @@ struct TowerSpan {
 };
 
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, for all towers or
-// for some. One thread gathers batches into a ring of slots; another stages them. The batches do
-// not depend on timing or on the numbers of slots and of data workers. After the constructor
-// neither side allocates. One thread consumes.
+// for some. One thread gathers batches into a ring of slots; another stages them. Without data
+// workers the consumer's thread does both, when it needs a batch. The batches do not depend on
+// timing or on the numbers of slots and of data workers. After the constructor neither side
+// allocates. One thread consumes.
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
@@ -54,9 +55,9 @@ class Prefetcher {
 
   // The first batch is that at `start`. `dataset` must outlive this. With `towers`, batches have
   // only the samples of these towers. With `stage`, a second thread stages each batch while the
-  // next one is gathered. `workers` threads gather a batch. Throws InvalidArgument for fewer than 2
-  // slots or 1 worker, or a plan of another number of samples or without the first batch or the
-  // towers.
+  // next one is gathered. `workers` threads gather a batch; with 0 no thread is started, and there
+  // are 2 slots. Throws InvalidArgument for fewer than 2 slots or 0 workers, or a plan of another
+  // number of samples or without the first batch or the towers.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
              int workers = 1);
@@ -69,7 +70,8 @@ class Prefetcher {
   // stays as it is; if the copy still exists at that call, the call allocates. Throws the error of
   // gathering or staging once the batches before it are consumed, and again at every later call.
   Batch& next();
-  // Waits for the next batch, and says whether there is none as a stream has ended.
+  // Waits for the next batch, and says whether there is none as a stream has ended. The batch of
+  // next() stays valid.
   bool is_at_end();
 
  private:
@@ -88,23 +90,29 @@ class Prefetcher {
   // Runs on the consumer's thread, because it counts the copies of a tensor.
   static void refresh(FormBatch& batch);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
+  bool has_next();
+  void make_next();
   void fill(Slot& slot, BatchPlan::Position position);
   void gather(const DataPass& pass, std::span<const std::int64_t> rows,
               std::span<std::byte* const> out, std::span<const Tensor> tensors);
+  void gather_next();
+  void stage_next(std::stop_token stop);
   void gather_all(std::stop_token stop);
   void stage_all(std::stop_token stop);
 
   const Dataset& dataset_;
   const BatchPlan batch_plan_;
-  const BatchPlan::Position start_;
   const LengthBuckets* const buckets_;  // of the data; null if there are none
   const std::int64_t first_tower_, towers_;
   const Stage stage_;
   Gatherer gatherer_;
   std::vector<Slot> slots_;
-  std::vector<std::int64_t> order_;  // of the epoch being gathered; the gathering thread's
-  std::vector<Tensor> longest_;      // with buckets: rows of a tower before they are cut; as above
-  bool holding_ = false;             // the consumer has a batch; the consumer's
+  // Of the thread that gathers: the next batch, the epoch that is shuffled, and its order.
+  BatchPlan::Position position_;
+  std::int64_t shuffled_ = -1;
+  std::vector<std::int64_t> order_;
+  std::vector<Tensor> longest_;  // with buckets: rows of a tower before they are cut; as above
+  bool holding_ = false;         // the consumer has a batch; the consumer's
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
@@ -112,7 +120,8 @@ class Prefetcher {
   std::int64_t gathered_ = 0, ready_ = 0, recycled_ = 0;
   std::exception_ptr gather_failure_;  // with `stage`: why the next batch cannot be gathered
   std::exception_ptr failure_;         // why the next batch will not be ready
-  // Last: they start when all else is ready and are joined first.
+  // Last: they start when all else is ready and are joined first. Without data workers there are
+  // none.
   std::jthread gatherer_thread_, stager_thread_;
 };
 

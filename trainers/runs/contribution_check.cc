@@ -191,7 +191,7 @@ void ContributionCheck::before_step(Trainer& trainer, const StepInfo& info) {
   const std::size_t form = form_of_step(trainer);
   constexpr std::int64_t kFewestSlots = 2;
   Prefetcher input(built.train_data(), built.batches(), last_batch(trainer), kFewestSlots,
-                   towers_of_next(built));
+                   towers_of_next(built), {}, 0);  // for one batch, no thread
   const Batch& batch = input.next();
   Session& session = built.session();
   const std::uint64_t now = session.step();

@@ -81,7 +81,7 @@ TEST(Free, CountsKTowerStepsAsOneAndCallsCallbacksInOrder) {
 TEST(Free, GivesEachTowerItsOwnShareOfTheSamples) {
   // Without a learning rate, the losses depend only on the batches, not on the order of the towers.
   const auto data = smooth_data(48);
-  const auto mean_losses = [&](const char* kind, const char* async) {
+  const auto mean_losses = [&](const char* kind, const char* async, int data_workers = 1) {
     struct Sum : Callback {
       double total = 0;
       void after_step(Trainer& trainer, const StepInfo&) override {
@@ -90,12 +90,15 @@ TEST(Free, GivesEachTowerItsOwnShareOfTheSamples) {
     };
     TrainerOptions options = async_options(async, 4);
     options.optimizer = sgd(0);
+    options.data_workers = data_workers;
     const auto sum = std::make_shared<Sum>();
     options.callbacks = {sum};
     std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data)->train();
     return sum->total;
   };
-  EXPECT_NEAR(mean_losses("async", "free"), mean_losses("replicated", ""), 1e-9);
+  const double expected = mean_losses("replicated", "");
+  EXPECT_NEAR(mean_losses("async", "free"), expected, 1e-9);
+  EXPECT_NEAR(mean_losses("async", "free", 0), expected, 1e-9);
 }
 
 TEST(Free, LearnsTheSmallProblem) {

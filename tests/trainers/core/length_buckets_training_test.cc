@@ -96,6 +96,7 @@ TEST(LengthBucketsTraining, GivesTheSameBitsForAnyDevicesAndDataWorkers) {
   const std::string one = hash_of({});
   EXPECT_EQ(hash_of({.devices = 2}), one);
   EXPECT_EQ(hash_of({.devices = 4, .data_workers = 3}), one);
+  EXPECT_EQ(hash_of({.devices = 2, .data_workers = 0}), one);
   EXPECT_NE(hash_of({.lengths = {}}), one) << "without buckets, batches have other samples";
 }
 

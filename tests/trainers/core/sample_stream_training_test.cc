@@ -69,13 +69,15 @@ TEST(SampleStreamTraining, GivesTheSameBitsForAnyDevicesAndDataWorkers) {
   const std::string one = hash_after(1);
   EXPECT_EQ(hash_after(2), one);
   EXPECT_EQ(hash_after(4, 3), one);
+  EXPECT_EQ(hash_after(1, 0), one);
+  EXPECT_EQ(hash_after(2, 0), one);
 }
 
 // Each process opens the stream, and takes its part of each batch. All end with the stream.
 TEST(SampleStreamTraining, GivesTheBitsOfOneProcessInSeveral) {
   const std::string one = hash_after(4);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-    EXPECT_EQ(hash_after(2, 1, processes), one);
+    for (const int workers : {0, 1}) EXPECT_EQ(hash_after(2, workers, processes), one);
     const auto data = smooth_stream(100);
     TrainerOptions options = stream_options(2, 1000);
     options.batch_size = 2;
@@ -89,11 +91,15 @@ TEST(SampleStreamTraining, GivesTheBitsOfOneProcessInSeveral) {
 
 // 100 records fill three buffers of 32, of four steps each; the last four are left out.
 TEST(SampleStreamTraining, EndsWhereTheStreamDoes) {
-  const auto data = smooth_stream(100);
-  Trainer trainer(find_trainer("replicated"), stream_options(2, 1000), *data);
-  trainer.train();
-  EXPECT_EQ(trainer.steps(), 12);
-  EXPECT_EQ(trainer.progress().epochs(), 3);
+  for (const int workers : {0, 1}) {
+    const auto data = smooth_stream(100);
+    TrainerOptions options = stream_options(2, 1000);
+    options.data_workers = workers;
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    trainer.train();
+    EXPECT_EQ(trainer.steps(), 12);
+    EXPECT_EQ(trainer.progress().epochs(), 3);
+  }
 }
 
 TEST(SampleStreamTraining, ResumesWithTheRecordsThatCameNext) {
@@ -105,11 +111,15 @@ TEST(SampleStreamTraining, ResumesWithTheRecordsThatCameNext) {
     half.train();
     save_training(half, path);
   }
-  const auto data = smooth_stream(1000);
-  Trainer rest(find_trainer("replicated"), stream_options(1, 10), *data);
-  restore_training(rest, path, OtherRuns::kRefuse);
-  rest.train();
-  EXPECT_EQ(hash_of(rest), hash_after(1));
+  for (const int workers : {0, 1}) {
+    const auto data = smooth_stream(1000);
+    TrainerOptions options = stream_options(1, 10);
+    options.data_workers = workers;
+    Trainer rest(find_trainer("replicated"), std::move(options), *data);
+    restore_training(rest, path, OtherRuns::kRefuse);
+    rest.train();
+    EXPECT_EQ(hash_of(rest), hash_after(1));
+  }
 }
 
 TEST(SampleStreamTraining, MustBeToldHowLong) {

@@ -75,7 +75,7 @@ std::vector<Tensor> gathered(Gatherer& gatherer, const Dataset& data,
 
 TEST(Gatherer, GivesTheSameForAnyNumberOfWorkers) {
   const Passes data;
-  for (const int workers : {1, 2, 3, 8}) {
+  for (const int workers : {0, 1, 2, 3, 8}) {
     Gatherer gatherer(data, workers, "a test");
     for (const std::int64_t count : {0, 1, 2, 7, 64, 90})
       for (int again = 0; again < 3; ++again) {
@@ -109,10 +109,10 @@ TEST(Gatherer, ThrowsWhatTheFirstPartThatFailedThrewAndGoesOn) {
   }
 }
 
-TEST(Gatherer, RefusesToHaveNoWorker) {
+TEST(Gatherer, RefusesFewerThanNoWorkers) {
   const Passes data;
-  EXPECT_THAT(message_of<InvalidArgument>([&] { Gatherer(data, 0, "a test"); }),
-              HasSubstr("data workers: 0"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Gatherer(data, -1, "a test"); }),
+              HasSubstr("data workers: -1"));
 }
 
 // Workers beyond the samples of a batch would only wake and sleep.
@@ -150,7 +150,7 @@ TEST(Prefetcher, TellsTheDataSeedAndEpochWhateverTheWorkers) {
   const Passes data;
   const BatchPlan plan(100, 2, 5, 7);
   std::vector<std::int64_t> order(100);
-  for (const int workers : {1, 3}) {
+  for (const int workers : {0, 1, 3}) {
     Prefetcher input(data, plan, {1, 8}, 2, {}, {}, workers);
     for (int step = 8; step < 12; ++step) {
       const std::int64_t epoch = 1 + step / 10;

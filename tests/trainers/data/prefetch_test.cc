@@ -210,6 +210,51 @@ TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
   }
 }
 
+// The batches of a Prefetcher with threads, gathered when they are asked for.
+TEST(Prefetcher, StartsNoThreadWithoutDataWorkers) {
+  const Counting dataset(50);
+  for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight, Uneven::kPad}) {
+    const BatchPlan plan(50, 2, 5, 7, {.uneven = uneven});
+    Prefetcher with(dataset, plan, {0, 3});
+    int started = 0;
+    set_thread_hook([&](const ThreadUse&) { ++started; });
+    Prefetcher without(dataset, plan, {0, 3}, 3, {}, {}, 0);
+    const std::int64_t before = host_allocator().calls();
+    std::set<const std::byte*> places;
+    for (int step = 0; step < 30; ++step) {
+      const Batch &a = with.next(), &b = without.next();
+      EXPECT_EQ(a.position, b.position);
+      EXPECT_EQ(a.form, b.form);
+      EXPECT_EQ(a.tensors, b.tensors);
+      if (b.form == 0) places.insert(b.tensors[0].raw());
+    }
+    set_thread_hook({});
+    EXPECT_EQ(started, 0);
+    EXPECT_EQ(places.size(), 2u);
+    EXPECT_EQ(host_allocator().calls(), before);
+  }
+}
+
+TEST(Prefetcher, GathersOnlyWhatIsAskedForWithoutDataWorkers) {
+  Counting dataset(50);
+  dataset.fail_at = 3;
+  Prefetcher input(dataset, BatchPlan(50, 1, 5, 7), {}, 3, {}, {}, 0);
+  EXPECT_EQ(dataset.calls(), 0);
+  for (int step = 1; step <= 2; ++step) {
+    const Batch& batch = input.next();
+    EXPECT_EQ(dataset.calls(), step);
+    const Tensor before = batch.tensors[0];
+    for (int again = 0; again < 2; ++again) EXPECT_FALSE(input.is_at_end());
+    EXPECT_EQ(dataset.calls(), step + 1);
+    EXPECT_EQ(batch.tensors[0], before) << "it is valid until next()";
+  }
+  input.next();
+  EXPECT_FALSE(input.is_at_end()) << "a failure is not an end";
+  for (int again = 0; again < 3; ++again)
+    EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
+  EXPECT_EQ(dataset.calls(), 4);
+}
+
 // A step that takes the batches of Counting's towers, on a stand-in GPU.
 class StagingTest : public ::testing::Test {
  protected:
@@ -240,14 +285,18 @@ class StagingTest : public ::testing::Test {
 };
 
 TEST_F(StagingTest, SendsEachBatchToItsStep) {
-  Prefetcher plain(dataset_, plan_), input(dataset_, plan_, {}, 3, std::nullopt, stage());
-  for (int step = 0; step < 40; ++step) {
-    Batch& batch = input.next();
-    step_->run(std::move(batch.staged), std::vector<Tensor>(2));
-    const Batch& expected = plain.next();
-    EXPECT_EQ(step_->fetched(0), expected.tensors[0]);
-    EXPECT_EQ(step_->fetched(1), expected.tensors[1]);
-    EXPECT_EQ(batch.tensors, expected.tensors);
+  for (const int workers : {0, 1}) {
+    Prefetcher plain(dataset_, plan_),
+        input(dataset_, plan_, {}, 3, std::nullopt, stage(), workers);
+    for (int step = 0; step < 40; ++step) {
+      Batch& batch = input.next();
+      if (step % 3 == 0) EXPECT_FALSE(input.is_at_end());
+      step_->run(std::move(batch.staged), std::vector<Tensor>(2));
+      const Batch& expected = plain.next();
+      EXPECT_EQ(step_->fetched(0), expected.tensors[0]);
+      EXPECT_EQ(step_->fetched(1), expected.tensors[1]);
+      EXPECT_EQ(batch.tensors, expected.tensors);
+    }
   }
 }
 

@@ -61,7 +61,8 @@ TEST(Flags, SayHowDataAreRead) {
   EXPECT_EQ(parse({"--bad_records=stop"}).files.bad_records, BadRecordPolicy{});
   EXPECT_THAT(refusal({"--bad_records=skip:0"}),
               HasSubstr("--bad_records=skip:0: 'skip:0' is neither stop nor skip:N"));
-  EXPECT_THAT(refusal({"--data_workers=0"}), HasSubstr("--data_workers=0"));
+  EXPECT_EQ(parse({"--data_workers=0"}).trainer.data_workers, 0);
+  EXPECT_THAT(refusal({"--data_workers=-1"}), HasSubstr("--data_workers=-1"));
 }
 
 TEST(Flags, ReadEveryValue) {
