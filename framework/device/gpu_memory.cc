@@ -1,5 +1,7 @@
 #include "belfry/framework/device/gpu_memory.h"
 
+#include <map>
+#include <mutex>
 #include <optional>
 
 namespace belfry {
@@ -26,6 +28,49 @@ class BackendMemory final : public MemorySource {
   std::optional<int> gpu_;
 };
 
+// The memory of feeds that is in use, and whose it is.
+struct FeedMemory {
+  std::mutex mutex;
+  std::map<const void*, const GpuBackend*> blocks;
+};
+
+FeedMemory& all_feed_memory() {
+  static FeedMemory& instance = *new FeedMemory;  // tensors may outlive it otherwise
+  return instance;
+}
+
+class FeedSource final : public MemorySource {
+ public:
+  explicit FeedSource(const GpuBackend& backend) : backend_(backend) {}
+
+  bool on_host() const override { return true; }
+  void* allocate(std::size_t bytes) override {
+    void* const memory = backend_.allocate_pinned(bytes);
+    const std::lock_guard lock(all_feed_memory().mutex);
+    if (memory) all_feed_memory().blocks[memory] = &backend_;
+    return memory;
+  }
+  void deallocate(void* memory) noexcept override {
+    {
+      const std::lock_guard lock(all_feed_memory().mutex);
+      all_feed_memory().blocks.erase(memory);
+    }
+    backend_.deallocate_pinned(memory);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    backend_.copy(to, from, bytes);
+  }
+
+ private:
+  const GpuBackend& backend_;
+};
+
+struct FeedAllocator {
+  explicit FeedAllocator(const GpuBackend& backend) : source(backend) {}
+  FeedSource source;
+  Allocator allocator{"pinned memory of feeds", 0, &source};
+};
+
 }  // namespace
 
 std::unique_ptr<MemorySource> gpu_memory(const GpuBackend& backend, int gpu) {
@@ -34,6 +79,17 @@ std::unique_ptr<MemorySource> gpu_memory(const GpuBackend& backend, int gpu) {
 
 std::unique_ptr<MemorySource> pinned_memory(const GpuBackend& backend) {
   return std::make_unique<BackendMemory>(backend, std::nullopt);
+}
+
+std::shared_ptr<Allocator> feed_memory(const GpuBackend& backend) {
+  const auto whole = std::make_shared<FeedAllocator>(backend);
+  return {whole, &whole->allocator};
+}
+
+bool is_feed_memory(const GpuBackend& backend, const void* memory) {
+  const std::lock_guard lock(all_feed_memory().mutex);
+  const auto found = all_feed_memory().blocks.find(memory);
+  return found != all_feed_memory().blocks.end() && found->second == &backend;
 }
 
 }  // namespace belfry

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/device/gpu_memory.h"
 
 namespace belfry {
 
@@ -17,6 +18,11 @@ const Node* first_fed(const Plan& plan, const FeedSlots& slots) {
 
 std::size_t bytes_of(const FeedType& feed) {
   return at(feed.shape.elements()) * size_of(feed.where.dtype());
+}
+
+const Tensor& no_tensor() {
+  static const Tensor instance;
+  return instance;
 }
 
 }  // namespace
@@ -50,6 +56,7 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
   const Plan& plan = *linked.plan;
   streams_ = runtime.gpus.get();
   for (const FeedType& type : plan.feeds) feeds_.push_back({.type = type});
+  for (Slot& slot : slots_) slot.shared.resize(feeds_.size(), no_tensor());
   for (const int gpu : fed_gpus(plan)) {
     const int first = std::ranges::find(plan.feed_slots, gpu, &FeedSlots::gpu)->device;
     const Device& device = *runtime.devices[at(first)];
@@ -65,6 +72,8 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
     const std::size_t stride = at(slots.bytes);
     std::byte* const from = linked.kept[0].data() + slots.on_host;
     std::byte* const to = linked.kept[at(slots.device)].data() + slots.offset;
+    gpu->parts.push_back({first_fed(plan, slots), from, to, stride, {}});
+    Part& part = gpu->parts.back();
     for (const BufferIndex buffer : slots.buffers) {
       const BufferRecord& record = plan.buffers[buffer];
       const std::int64_t offset = record.offset - slots.offset;
@@ -74,8 +83,8 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
       feed.pinned = from + offset;
       feed.on_gpu = to + offset;
       feed.stride = stride;
+      part.feeds.push_back(at(record.index));
     }
-    gpu->parts.push_back({first_fed(plan, slots), from, to, stride});
   }
 }
 
@@ -88,7 +97,7 @@ void FeedStaging::replace(FeedStaging& other) {
       const Feed &from = feeds_[i], &to = other.feeds_[i];
       require<InternalError>(from.staged || !to.staged, to.type.where.node().describe(),
                              ": has come to a GPU with another plan of the same step");
-      if (to.staged && bytes_of(from.type) > 0)
+      if (to.staged && !shares(i, slot) && bytes_of(from.type) > 0)
         std::memcpy(pinned(to, slot), pinned(from, slot), bytes_of(from.type));
     }
   }
@@ -137,12 +146,20 @@ void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
     if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);
   await_copies(slot);
   if (gpus_.empty()) return;  // another plan may have come since stage() looked
+  const GpuBackend& backend = *gpus_[0].device->backend;
+  bool all_shared = true;
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const bool is_shared = feeds_[i].staged && is_feed_memory(backend, feeds[i].raw());
+    slots_[at(slot)].shared[i] = is_shared ? feeds[i] : no_tensor();
+    all_shared = all_shared && (is_shared || !feeds_[i].staged);
+  }
   const auto copy = [&](int gpu) {
     for (std::size_t i = 0; i < feeds.size(); ++i)
-      if (feeds_[i].gpu == gpu && feeds[i].bytes() > 0)
+      if (feeds_[i].gpu == gpu && !shares(i, slot) && feeds[i].bytes() > 0)
         std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
   };
-  copiers_->run(static_cast<int>(gpus_.size()), std::ref(copy));  // allocates nothing
+  if (!all_shared)
+    copiers_->run(static_cast<int>(gpus_.size()), std::ref(copy));  // allocates nothing
   enqueue(slot);
 }
 
@@ -152,12 +169,25 @@ void FeedStaging::enqueue(int slot) {
   slots_[at(slot)].enqueued = streams_->failures();
   for (const Gpu& gpu : gpus_) {
     gpu.device->backend->use(gpu.device->gpu);
-    for (const Part& part : gpu.parts) {
-      const std::size_t offset = at(slot) * part.bytes;
-      gpu.stream->serve(*part.node);
-      gpu.stream->copy(part.to + offset, part.from + offset, part.bytes);
-    }
+    for (const Part& part : gpu.parts) enqueue(gpu, part, slot);
     gpu.stream->record(*gpu.copied[at(slot)]);
+  }
+}
+
+// One copy, or one for each feed if some are not in the slot.
+void FeedStaging::enqueue(const Gpu& gpu, const Part& part, int slot) {
+  if (std::ranges::none_of(part.feeds, [&](std::size_t i) { return shares(i, slot); })) {
+    const std::size_t offset = at(slot) * part.bytes;
+    gpu.stream->serve(*part.node);
+    return gpu.stream->copy(part.to + offset, part.from + offset, part.bytes);
+  }
+  for (const std::size_t i : part.feeds) {
+    const std::size_t bytes = bytes_of(feeds_[i].type);
+    if (bytes == 0) continue;
+    gpu.stream->serve(feeds_[i].type.where.node());
+    gpu.stream->copy(address(i, slot),
+                     shares(i, slot) ? slots_[at(slot)].shared[i].raw() : pinned(feeds_[i], slot),
+                     bytes);
   }
 }
 
@@ -179,6 +209,10 @@ int FeedStaging::begin(const StagedFeeds& staged) {
   return staged.slot_;
 }
 
-void FeedStaging::end(int slot) { slots_[at(slot)].enqueued = -1; }
+void FeedStaging::end(int slot) {
+  slots_[at(slot)].enqueued = -1;
+  for (Tensor& tensor : slots_[at(slot)].shared)
+    if (tensor.elements() > 0) tensor = no_tensor();
+}
 
 }  // namespace belfry

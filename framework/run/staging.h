@@ -1,6 +1,8 @@
-// Brings feeds to the GPUs of a step. The feeding thread, and one more for each further GPU, copy
-// them into pinned memory. A copy stream brings them to the GPU while another step computes. There
-// are two slots (FeedSlots), so the next feeds arrive while a run reads the last ones.
+// Brings feeds to the GPUs of a step. A copy stream brings them from pinned memory to the GPU while
+// another step computes. There are two slots (FeedSlots), so the next feeds arrive while a run
+// reads the last ones. Feeds in feed_memory() (device/gpu_memory.h) are pinned where they are: the
+// slot shares their tensors until the run has ended. The feeding thread, and one more for each
+// further GPU, copy other feeds into pinned memory.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -68,6 +70,7 @@ class FeedStaging {
     const Node* node;  // for errors
     std::byte *from, *to;
     std::size_t bytes;
+    std::vector<std::size_t> feeds;
   };
   struct Gpu {
     const Device* device;  // one of its devices
@@ -79,6 +82,7 @@ class FeedStaging {
     bool taken = false;
     // GpuStreams::failures() when its copies were enqueued; -1: none, or they have been done.
     int enqueued = -1;
+    std::vector<Tensor> shared;  // by feed: the tensor from which it is copied; empty: the slot
   };
 
   static std::byte* pinned(const Feed& feed, int slot) {
@@ -88,6 +92,10 @@ class FeedStaging {
   void give_back(int slot) noexcept;
   void fill(int slot, std::span<const Tensor> feeds);
   void enqueue(int slot);
+  void enqueue(const Gpu& gpu, const Part& part, int slot);
+  bool shares(std::size_t feed, int slot) const {
+    return slots_[at(slot)].shared[feed].elements() > 0;
+  }
   void await_copies(int slot);
 
   GpuStreams* streams_ = nullptr;

@@ -13,6 +13,8 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/framework/device/gpu_memory.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/framework/run/output_watch.h"
 #include "belfry/trainers/core/built_training.h"
@@ -178,9 +180,17 @@ struct TrainingLoop::Source {
 
 namespace {
 
+bool stages(BuiltTraining& built) {
+  return std::ranges::any_of(built.steps().all(), &TrainingStep::stages);
+}
+
+std::shared_ptr<Allocator> memory_of_batches(BuiltTraining& built) {
+  return stages(built) ? feed_memory(*gpus().backend()) : nullptr;
+}
+
 // The prefetcher calls this with each batch that it has gathered. Empty if no GPU takes one.
 std::function<StagedFeeds(const Batch&, std::stop_token)> stager(BuiltTraining& built) {
-  if (std::ranges::none_of(built.steps().all(), &TrainingStep::stages)) return {};
+  if (!stages(built)) return {};
   return [&built](const Batch& batch, std::stop_token stop) {
     TrainingStep& first = built.steps().of(batch, built.batches().batches_per_step())[0];
     return first.stage(batch.tensors, std::move(stop));
@@ -202,7 +212,7 @@ std::unique_ptr<TrainingLoop::Source> TrainingLoop::open_source() {
   if (built_.nodes().tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(
         built_.train_data(), built_.batches(), progress_.next_batch(), Prefetcher::kSlots,
-        built_.own_towers(), stager(built_), options.data_workers);
+        built_.own_towers(), stager(built_), options.data_workers, memory_of_batches(built_));
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = built_.steps().free,

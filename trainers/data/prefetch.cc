@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/tensor_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 
@@ -29,13 +30,14 @@ std::int64_t most_rows(const BatchPlan& plan) {
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start,
                        std::int64_t slots, std::optional<TowerSpan> towers, Stage stage,
-                       int workers)
+                       int workers, std::shared_ptr<Allocator> memory)
     : dataset_(dataset),
       batch_plan_(plan),
       buckets_(dataset.buckets()),
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
       stage_(std::move(stage)),
+      memory_(std::move(memory)),
       gatherer_(dataset, workers, input_name(plan, towers), most_rows(plan)),
       position_(start) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
@@ -53,18 +55,15 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
   if (buckets_) longest_ = batch_tensors(dataset, most_rows(plan));
-  if (workers == 0) return;
-  const std::string what = input_name(plan, towers);
-  gatherer_thread_ = start_thread({what, "close other programs"},
-                                  [this](std::stop_token stop) { gather_all(std::move(stop)); });
-  if (stage_)
-    stager_thread_ = start_thread({"staging " + what, "close other programs"},
-                                  [this](std::stop_token stop) { stage_all(std::move(stop)); });
+  if (workers > 0)
+    thread_ = start_thread({input_name(plan, towers), "close other programs"},
+                           [this](std::stop_token stop) { make_all(std::move(stop)); });
 }
 
 Prefetcher::~Prefetcher() = default;
 
 Prefetcher::FormBatch Prefetcher::make_form_batch(std::size_t form) const {
+  const TensorMemory memory(memory_);
   FormBatch made{.batch = {.form = form}};
   const BatchForm& layout = batch_plan_.forms()[form];
   std::vector<Dataset::Field> fields = dataset_.signature();
@@ -79,7 +78,8 @@ Prefetcher::FormBatch Prefetcher::make_form_batch(std::size_t form) const {
   return made;
 }
 
-void Prefetcher::refresh(FormBatch& batch) {
+void Prefetcher::refresh(FormBatch& batch) const {
+  const TensorMemory memory(memory_);
   for (std::size_t i = 0; i < batch.memory.size(); ++i)
     batch.memory[i] = batch.batch.tensors[i].mutable_raw();
 }
@@ -99,21 +99,14 @@ Batch& Prefetcher::next() {
   return slot(recycled_).filled().batch;
 }
 
-// Waits for the batch after those that the consumer has taken; without threads, makes it. If there
+// Waits for the batch after those that the consumer has taken; without a thread, makes it. If there
 // is none, failure_ says why.
 bool Prefetcher::has_next() {
   const std::int64_t taken = recycled_ + (holding_ ? 1 : 0);
-  if (!gatherer_thread_.joinable() && ready_ == taken && !failure_) make_next();
+  if (!thread_.joinable() && ready_ == taken && !failure_) make_next({});
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ready_ > taken || failure_; });
   return ready_ > taken;
-}
-
-void Prefetcher::make_next() try {
-  gather_next();
-  if (stage_) stage_next({});
-} catch (...) {
-  failure_ = std::current_exception();
 }
 
 bool Prefetcher::is_at_end() {
@@ -161,61 +154,34 @@ void Prefetcher::gather(const DataPass& pass, std::span<const std::int64_t> rows
   }
 }
 
-void Prefetcher::gather_next() {
+// Gathers and stages the next batch. Whether it is ready: not after a failure, or if a stop is
+// requested.
+bool Prefetcher::make_next(std::stop_token stop) try {
   if (shuffled_ != position_.epoch) batch_plan_.shuffle(position_.epoch, order_);
   shuffled_ = position_.epoch;
-  fill(slot(gathered_), position_);
+  fill(slot(ready_), position_);
   if (++position_.batch == batch_plan_.batches_per_epoch())
     position_ = {.epoch = position_.epoch + 1, .batch = 0};
-  const std::lock_guard lock(mutex_);
-  ++gathered_;
-  if (!stage_) ++ready_;
-  changed_.notify_all();
-}
-
-void Prefetcher::stage_next(std::stop_token stop) {
   Batch& batch = slot(ready_).filled().batch;
-  batch.staged = stage_(batch, stop);
-  if (stop.stop_requested()) return;
+  if (stage_) batch.staged = stage_(batch, stop);
+  if (stop.stop_requested()) return false;
   const std::lock_guard lock(mutex_);
   ++ready_;
   changed_.notify_all();
+  return true;
+} catch (...) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::current_exception();
+  changed_.notify_all();
+  return false;
 }
 
-void Prefetcher::gather_all(std::stop_token stop) {
-  try {
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        const auto has_room = [&] { return gathered_ - recycled_ < std::ssize(slots_); };
-        if (!changed_.wait(lock, stop, has_room)) return;
-      }
-      if (stop.stop_requested()) return;
-      gather_next();
-    }
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    (stage_ ? gather_failure_ : failure_) = std::current_exception();
-    changed_.notify_all();
-  }
-}
-
-void Prefetcher::stage_all(std::stop_token stop) {
-  try {
-    while (!stop.stop_requested()) {
-      {
-        std::unique_lock lock(mutex_);
-        const auto has_more = [&] { return gathered_ > ready_ || gather_failure_; };
-        if (!changed_.wait(lock, stop, has_more)) return;
-        if (gathered_ == ready_) std::rethrow_exception(gather_failure_);
-      }
-      stage_next(stop);
-    }
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
-    changed_.notify_all();
-  }
+void Prefetcher::make_all(std::stop_token stop) {
+  do {
+    std::unique_lock lock(mutex_);
+    const auto has_room = [this] { return ready_ - recycled_ < std::ssize(slots_); };
+    if (!changed_.wait(lock, stop, has_room)) return;
+  } while (!stop.stop_requested() && make_next(stop));
 }
 
 std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples) {

@@ -43,10 +43,10 @@ struct TowerSpan {
 };
 
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, for all towers or
-// for some. One thread gathers batches into a ring of slots; another stages them. Without data
-// workers the consumer's thread does both, when it needs a batch. The batches do not depend on
-// timing or on the numbers of slots and of data workers. After the constructor neither side
-// allocates. One thread consumes.
+// for some. One thread gathers batches into a ring of slots, and stages them. Without data workers
+// the consumer's thread does so when it needs a batch. The batches do not depend on timing or on
+// the numbers of slots and of data workers. After the constructor neither side allocates. One
+// thread consumes.
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
@@ -54,14 +54,15 @@ class Prefetcher {
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
   // The first batch is that at `start`. `dataset` must outlive this. With `towers`, batches have
-  // only the samples of these towers. With `stage`, a second thread stages each batch while the
-  // next one is gathered. `workers` threads gather a batch; with 0 no thread is started, and there
-  // are 2 slots. Throws InvalidArgument for fewer than 2 slots or 0 workers, or a plan of another
-  // number of samples or without the first batch or the towers.
+  // only the samples of these towers. With `stage`, stages each batch. `workers` threads gather a
+  // batch; with 0 no thread is started, and there are 2 slots. Batches are gathered into memory of
+  // `memory`; null: of host_allocator(). From feed_memory() GPUs copy them (gpu_memory.h).
+  // Throws InvalidArgument for fewer than 2 slots, a negative number of workers, or a plan of
+  // another number of samples or without the first batch or the towers.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
-             int workers = 1);
-  // Stops the threads at their next batch and waits for them.
+             int workers = 1, std::shared_ptr<Allocator> memory = nullptr);
+  // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -88,23 +89,21 @@ class Prefetcher {
 
   FormBatch make_form_batch(std::size_t form) const;
   // Runs on the consumer's thread, because it counts the copies of a tensor.
-  static void refresh(FormBatch& batch);
+  void refresh(FormBatch& batch) const;
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   bool has_next();
-  void make_next();
+  bool make_next(std::stop_token stop);
   void fill(Slot& slot, BatchPlan::Position position);
   void gather(const DataPass& pass, std::span<const std::int64_t> rows,
               std::span<std::byte* const> out, std::span<const Tensor> tensors);
-  void gather_next();
-  void stage_next(std::stop_token stop);
-  void gather_all(std::stop_token stop);
-  void stage_all(std::stop_token stop);
+  void make_all(std::stop_token stop);
 
   const Dataset& dataset_;
   const BatchPlan batch_plan_;
   const LengthBuckets* const buckets_;  // of the data; null if there are none
   const std::int64_t first_tower_, towers_;
   const Stage stage_;
+  const std::shared_ptr<Allocator> memory_;
   Gatherer gatherer_;
   std::vector<Slot> slots_;
   // Of the thread that gathers: the next batch, the epoch that is shuffled, and its order.
@@ -116,13 +115,11 @@ class Prefetcher {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  // Batches since the start: gathered, ready, and given back.
-  std::int64_t gathered_ = 0, ready_ = 0, recycled_ = 0;
-  std::exception_ptr gather_failure_;  // with `stage`: why the next batch cannot be gathered
-  std::exception_ptr failure_;         // why the next batch will not be ready
-  // Last: they start when all else is ready and are joined first. Without data workers there are
-  // none.
-  std::jthread gatherer_thread_, stager_thread_;
+  // Batches since the start: ready, and given back.
+  std::int64_t ready_ = 0, recycled_ = 0;
+  std::exception_ptr failure_;  // why the next batch will not be ready
+  // Last: it starts when all else is ready and is joined first. Without data workers there is none.
+  std::jthread thread_;
 };
 
 }  // namespace belfry

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "belfry/framework/base/tensor_memory.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
 
@@ -130,6 +132,31 @@ TEST(Tensor, IsAlignedAndReturnsItsMemory) {
     EXPECT_EQ(host_allocator().in_use(), before + 400);
   }
   EXPECT_EQ(host_allocator().in_use(), before);
+}
+
+TEST(Tensor, IsWhereTensorMemorySays) {
+  auto one = std::make_shared<Allocator>("one"), other = std::make_shared<Allocator>("other");
+  const std::weak_ptr<Allocator> kept = one;
+  Tensor tensor = floats({1, 2}), written = tensor;
+  {
+    const TensorMemory memory(one);
+    {
+      const TensorMemory inner(other);
+      const Tensor of_other({3}, DType::kF64);
+      EXPECT_EQ(other->in_use(), 24);
+    }
+    tensor = Tensor({100}, DType::kF32);
+    written.mutable_data<float>()[0] = 5;
+    EXPECT_EQ(one->in_use(), 400 + 8);
+  }
+  const Tensor of_host({100}, DType::kF32);
+  EXPECT_EQ(one->in_use(), 400 + 8);
+  EXPECT_EQ(other->in_use(), 0);
+  EXPECT_EQ(written, floats({5, 2}));
+  one = nullptr;
+  EXPECT_FALSE(kept.expired()) << "its tensors keep it";
+  tensor = written = of_host;
+  EXPECT_TRUE(kept.expired());
 }
 
 TEST(Shape, IsCompatibleWhereUnknownDimensionsFit) {

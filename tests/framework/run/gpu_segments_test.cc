@@ -2,9 +2,11 @@
 // Later runs replay it.
 #include <cmath>
 
+#include "belfry/framework/base/tensor_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/device/gpu_memory.h"
 #include "belfry/framework/passes/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
@@ -258,7 +260,11 @@ TEST(GpuSegments, LeaveFeedsStagedForAPlanThatReplacesTheirs) {
     Session session(model.graph, options);
     CompiledStep& step = model.step(session);
     step.run(model.feeds(0));
-    StagedFeeds first = step.stage(model.feeds(1)), second = step.stage(model.feeds(2));
+    StagedFeeds first = step.stage(model.feeds(1)), second;
+    {
+      const TensorMemory memory(feed_memory(gpus));
+      second = step.stage(model.feeds(2));
+    }
     session.write(model.w[1], Tensor({4, 3}, std::vector<float>(12, 0.25f)));
     step.run(std::move(first), model.feeds(1));
     step.run(std::move(second), model.feeds(2));

@@ -3,9 +3,12 @@
 #include <mutex>
 #include <thread>
 
+#include "belfry/framework/base/tensor_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/device/gpu_memory.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/passes/segments.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
@@ -40,13 +43,24 @@ class Flag {
 constexpr std::chrono::seconds kPatience(20);
 constexpr std::chrono::milliseconds kMoment(30);
 
+// The same feeds in memory from which GPUs copy.
+std::vector<Tensor> pinned(std::vector<Tensor> feeds) {
+  const TensorMemory memory(feed_memory(*gpus().backend()));
+  for (Tensor& feed : feeds) {
+    const Tensor shared = feed;
+    feed.mutable_raw();  // gets separate memory
+  }
+  return feeds;
+}
+
 // As Towers::train_in, but the feeds of each step are staged before the step before it runs.
-std::vector<Tensor> train_ahead(const Towers& model, Session& session, int steps) {
+std::vector<Tensor> train_ahead(const Towers& model, Session& session, int steps, bool are_pinned) {
   CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
+  const auto feeds = [&](int i) { return are_pinned ? pinned(model.feeds(i)) : model.feeds(i); };
   std::vector<Tensor> results;
-  StagedFeeds next = step.stage(model.feeds(0));
+  StagedFeeds next = step.stage(feeds(0));
   for (int i = 0; i < steps; ++i) {
-    StagedFeeds now = std::exchange(next, step.stage(model.feeds(i + 1)));
+    StagedFeeds now = std::exchange(next, step.stage(feeds(i + 1)));
     step.run(std::move(now), model.feeds(-1));  // nobody looks at these feeds
     for (std::size_t t = 0; t < model.losses.size(); ++t)
       results.emplace_back(step.fetched(t).item<float>());
@@ -56,30 +70,69 @@ std::vector<Tensor> train_ahead(const Towers& model, Session& session, int steps
 }
 
 TEST(Staging, OfTheNextBatchGivesTheBitsOfCpus) {
-  for (const Layout layout : kLayouts) {
-    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
-    test::StandInGpus gpus(layout.physical);
-    const test::UseGpus use(gpus);
-    const Towers model("GPU", layout.devices());
-    Session session(model.graph, on_gpus(layout));
-    EXPECT_EQ(train_ahead(model, session, 6), on_cpus(layout.devices(), 6));
-    const Plan& plan = *session.prepare(model.fetches(), model.feed_types()).plan();
-    const auto segments = cut_segments(plan);
-    EXPECT_EQ(gpus.calls().captures,
-              FeedSlots::kCount * std::ranges::count_if(segments, &Segment::is_graph));
-    EXPECT_EQ(gpus.calls().drains, 0);
-  }
+  for (const Layout layout : kLayouts)
+    for (const bool are_pinned : {false, true}) {
+      SCOPED_TRACE(cat(layout.physical, " x ", layout.logical, are_pinned ? " pinned" : ""));
+      test::StandInGpus gpus(layout.physical);
+      const test::UseGpus use(gpus);
+      const Towers model("GPU", layout.devices());
+      Session session(model.graph, on_gpus(layout));
+      EXPECT_EQ(train_ahead(model, session, 6, are_pinned), on_cpus(layout.devices(), 6));
+      const Plan& plan = *session.prepare(model.fetches(), model.feed_types()).plan();
+      const auto segments = cut_segments(plan);
+      EXPECT_EQ(gpus.calls().captures,
+                FeedSlots::kCount * std::ranges::count_if(segments, &Segment::is_graph));
+      EXPECT_EQ(gpus.calls().drains, 0);
+    }
 }
 
 // Without waits for copies, the stand-in finds that copies and kernels use the same memory.
 TEST(Staging, IsWaitedForWhereCopiesAreSlow) {
-  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
-    test::StandInGpus gpus(layout.physical);
-    gpus.slow_copies(kMoment);
-    const test::UseGpus use(gpus);
-    const Towers model("GPU", 2);
-    Session session(model.graph, on_gpus(layout));
-    EXPECT_EQ(train_ahead(model, session, 4), on_cpus(2, 4));
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}})
+    for (const bool are_pinned : {false, true}) {
+      test::StandInGpus gpus(layout.physical);
+      gpus.slow_copies(kMoment);
+      const test::UseGpus use(gpus);
+      const Towers model("GPU", 2);
+      Session session(model.graph, on_gpus(layout));
+      EXPECT_EQ(train_ahead(model, session, 4, are_pinned), on_cpus(2, 4));
+    }
+}
+
+// Feeds in pinned memory live until the run has ended; the others go to the slot.
+TEST(Staging, SharesFeedsInPinnedMemory) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  std::vector<FeedType> types;
+  Output sum;
+  {
+    DeviceScope on(graph, gpu(0));
+    const Output a = placeholder(graph, "a", DType::kF32, {2}),
+                 b = placeholder(graph, "b", DType::kF32, {2});
+    types = {{a, {2}}, {b, {2}}};
+    sum = a + b;
+  }
+  Session session(graph, on_gpus({1, 1}));
+  CompiledStep& step = session.prepare(std::vector<Fetch>{sum}, types);
+  for (int i = 0; i < 4; ++i) step.run(std::vector<Tensor>{floats({0, 0}), floats({0, 0})});
+  const std::int64_t before = gpus.in_use(-1);
+  for (const auto& [a_is_pinned, b_is_pinned] :
+       {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    const int all = (a_is_pinned ? 1 : 0) + (b_is_pinned ? 1 : 0), copied = gpus.calls().copied;
+    std::vector<Tensor> feeds{floats({1, 2}), floats({10, 20})};
+    {
+      const std::vector<Tensor> copies = pinned(feeds);
+      if (a_is_pinned) feeds[0] = copies[0];
+      if (b_is_pinned) feeds[1] = copies[1];
+    }
+    StagedFeeds staged = step.stage(feeds);
+    feeds.assign(2, Tensor());
+    EXPECT_EQ(gpus.in_use(-1) - before, 8 * all);
+    step.run(std::move(staged), feeds);
+    EXPECT_EQ(step.fetched(0), floats({11, 22}));
+    EXPECT_EQ(gpus.in_use(-1), before);
+    EXPECT_EQ(gpus.calls().copied - copied, all > 0 ? 3 : 2) << "a fetch among them";
   }
 }
 
@@ -406,17 +459,20 @@ TEST(Staging, OutlivesAFailureOfTheStepBefore) {
     // Feeds of another step of the session, which does not fail.
     const std::vector<Fetch> one{model.losses[0]};
     CompiledStep& loss = session.prepare(one, model.feed_types());
+    bool are_pinned = false;
+    const auto feeds = [&](int i) { return are_pinned ? pinned(model.feeds(i)) : model.feeds(i); };
     loss.run(model.feeds(0));
     const Tensor expected_loss(loss.fetched(0).item<float>());
     const std::vector<Tensor> expected = on_cpus(2, 3);
     for (int healthy = 0; healthy < 4; ++healthy)
       for (const bool late : {false, true}) {
         SCOPED_TRACE(cat(healthy, late ? " late" : ""));
+        are_pinned = healthy % 2 == 1;
         for (int i = 0; i < healthy; ++i) step.run(model.feeds(i));
-        StagedFeeds now = step.stage(model.feeds(1)), next, other;
+        StagedFeeds now = step.stage(feeds(1)), next, other;
         if (late) gpus.fail(layout.physical - 1, "fell off the bus");
-        next = step.stage(model.feeds(0));
-        other = loss.stage(model.feeds(0));
+        next = step.stage(feeds(0));
+        other = loss.stage(feeds(0));
         breaks = true;
         EXPECT_THROW(step.run(std::move(now), model.feeds(0)), DeviceError);
         breaks = false;

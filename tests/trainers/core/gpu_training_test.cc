@@ -126,13 +126,14 @@ TEST(GpuTrainer, LearnsWithNccl) {
 // batch of an epoch goes to another step.
 TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
   const auto data = smooth_data(8 * kBatch * 3 + 2 * kBatch);
-  const auto trained = [&](const char* type, int towers, int logical) {
+  const auto trained = [&](const char* type, int towers, int logical, int data_workers = 1) {
     TrainerOptions options{
         .model = smooth_model,
         .optimizer = momentum(
             [](const StepInfo& info) { return 0.1 / static_cast<double>(1 + info.step); }, 0.9),
         .batch_size = 8 * kBatch / towers,
         .batches = {.uneven = Uneven::kWeight},
+        .data_workers = data_workers,
         .epochs = 3,
         .session = {.logical_gpus = logical, .threads = 2}};
     options.devices.clear();
@@ -153,9 +154,10 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
     const int towers = physical * logical;
     test::StandInGpus gpus(physical);
     const test::UseGpus use(gpus);
-    EXPECT_EQ(trained("GPU", towers, logical), trained("CPU", towers, 1))
-        << physical << " x " << logical;
+    const std::string expected = trained("CPU", towers, 1);
+    EXPECT_EQ(trained("GPU", towers, logical), expected) << physical << " x " << logical;
     expect_no_drains(gpus, 2 * physical);
+    EXPECT_EQ(trained("GPU", towers, logical, 0), expected) << physical << " x " << logical;
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -13,6 +15,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/device/gpu_memory.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/data/idx_files.h"
@@ -36,6 +39,8 @@ class Counting final : public Dataset {
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override {
     if (calls_++ == fail_at) throw IoError("the disk is on fire");
+    if (before_write)
+      for (std::byte* const field : out) before_write(field, indices.size() * sizeof(double));
     auto* pair = reinterpret_cast<float*>(out[0]);
     auto* index = reinterpret_cast<std::int64_t*>(out[1]);
     for (const std::int64_t i : indices) {
@@ -46,6 +51,7 @@ class Counting final : public Dataset {
   }
 
   std::int64_t fail_at = -1;
+  std::function<void(const void* memory, std::size_t bytes)> before_write;
   std::int64_t calls() const { return calls_; }
 
  private:
@@ -275,7 +281,7 @@ class StagingTest : public ::testing::Test {
 
   const Counting dataset_{50};
   const BatchPlan plan_{50, 1, 4, 7};
-  const test::StandInGpus gpus_{1};
+  test::StandInGpus gpus_{1};
   const test::UseGpus use_{gpus_};
   Graph graph_;
   Output pair_, index_;
@@ -290,12 +296,43 @@ TEST_F(StagingTest, SendsEachBatchToItsStep) {
         input(dataset_, plan_, {}, 3, std::nullopt, stage(), workers);
     for (int step = 0; step < 40; ++step) {
       Batch& batch = input.next();
-      if (step % 3 == 0) EXPECT_FALSE(input.is_at_end());
+      if (step % 3 == 0) {
+        EXPECT_FALSE(input.is_at_end());
+      }
       step_->run(std::move(batch.staged), std::vector<Tensor>(2));
       const Batch& expected = plain.next();
       EXPECT_EQ(step_->fetched(0), expected.tensors[0]);
       EXPECT_EQ(step_->fetched(1), expected.tensors[1]);
       EXPECT_EQ(batch.tensors, expected.tensors);
+    }
+  }
+}
+
+// With pinned memory, batches stay where they were gathered until the GPU has copied them. The
+// stand-in refuses writes of memory that is being copied.
+TEST_F(StagingTest, GathersIntoMemoryThatNoGpuCopies) {
+  gpus_.slow_copies(std::chrono::milliseconds(10));
+  Counting dataset(50);
+  dataset.before_write = [&](const void* memory, std::size_t bytes) {
+    gpus_.host_uses("gather()", {test::accessed(memory, bytes, true)});
+  };
+  for (const int workers : {0, 1}) {
+    Prefetcher plain(dataset_, plan_),
+        input(dataset, plan_, {}, 3, std::nullopt, stage(), workers, feed_memory(gpus_));
+    int allocations = 0;
+    for (int step = 0; step < 24; ++step) {
+      Batch& batch = input.next();
+      const Batch& expected = plain.next();
+      EXPECT_EQ(batch.tensors, expected.tensors);
+      EXPECT_TRUE(is_feed_memory(gpus_, batch.tensors[0].raw()));
+      if (step == 4) allocations = gpus_.calls().allocations;
+      if (step == 16) {
+        EXPECT_EQ(gpus_.calls().allocations, allocations);
+      }
+      if (step > 16 && step % 3 == 0) continue;  // no step takes it, so others get new memory
+      step_->run(std::move(batch.staged), std::vector<Tensor>(2));
+      EXPECT_EQ(step_->fetched(0), expected.tensors[0]);
+      EXPECT_EQ(step_->fetched(1), expected.tensors[1]);
     }
   }
 }
