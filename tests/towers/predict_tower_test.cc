@@ -8,6 +8,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/towers/towers_test_support.h"
 #include "belfry/towers/layers.h"
 
@@ -98,7 +99,7 @@ TEST(PredictTower, AloneMakesTheVariablesOfTheModel) {
 }
 
 TEST(PredictTower, AlonePredictsByTheValuesOfACheckpoint) {
-  const std::string path = testing::TempDir() + "/predict_tower_checkpoint";
+  const std::string path = path_of_test("");
   const Tensor rows({2, 3}, std::vector<float>{1, 2, 3, -1, 0, 2});
   Graph training(7), inference(8);
   replicate(training, cpus(2), VariablePolicy::kReplicated, normalised_model);

@@ -15,6 +15,7 @@
 #include "belfry/ops/relu.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/updates/sgd_update.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/spiced_data.h"
 #include "belfry/trainers/core/divergence.h"
@@ -336,7 +337,7 @@ TEST(NonfiniteStep, NamesTheOpIfASmallLossScaleDoesNotHelp) {
 // The best loss so far, which no optimizer moves, and a mask.
 TEST(NonfiniteStep, IsNoneBecauseOfInfinitiesOnPurpose) {
   const auto data = spiced_data(1);
-  const std::string path = testing::TempDir() + "on_purpose";
+  const std::string path = path_of_test("");
   TrainerOptions options = options_of(OnNonfinite::kStop);
   options.model = [](Tower& tower, Output x, Output y, Output spice) {
     const auto infinite = [&](const char* name, double value) {
@@ -350,7 +351,6 @@ TEST(NonfiniteStep, IsNoneBecauseOfInfinitiesOnPurpose) {
   const auto trainer = make(options, *data);
   trainer->train();
   EXPECT_EQ(find_divergence(trainer->built(), trainer->record()).str(), "");
-  std::filesystem::remove_all(path);
   testing::internal::CaptureStderr();
   snapshot_training(*trainer, JsonValue::object())
       .save(path, local_file_system(), {.refuse_not_finite = true});

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/kinds/small_runs.h"
@@ -192,8 +193,7 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   Trainer first(find_trainer("replicated"), half, *data);
   first.train();
   EXPECT_EQ(first.progress().position().samples, 8);  // one step of the second epoch
-  const std::string saved = testing::TempDir() + "gradient_accumulation_test.checkpoint";
-  std::filesystem::remove_all(saved);
+  const std::string saved = path_of_test("");
   save_training(first, saved);
   Trainer second(find_trainer("replicated"), whole, *data);
   restore_training(second, saved);

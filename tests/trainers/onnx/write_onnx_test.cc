@@ -24,6 +24,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/bench/onnx_test_data.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
 #include "belfry/towers/layers.h"
@@ -143,9 +144,7 @@ class WriteOnnx : public testing::Test {
     return placeholder(graph_, "x", DType::kF32, {kUnknownSize, 8, 8, channels});
   }
 
-  const std::string folder_ =
-      testing::TempDir() + "write_onnx_" +
-      testing::UnitTest::GetInstance()->current_test_info()->name();  // tests may run at once
+  const std::string folder_ = path_of_test("");
   const std::string path_ = folder_ + "/model.onnx";
   Graph graph_;
   Tower tower_{graph_, "", false};

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/callbacks/evaluation.h"
@@ -161,8 +162,7 @@ TEST(WeightAverages, AreEvaluated) {
 
 TEST(WeightAverages, GoOnFromACheckpoint) {
   const auto data = smooth_data(64);
-  const auto path = std::filesystem::path(testing::TempDir()) / "weight_averages";
-  std::filesystem::remove_all(path);
+  const std::string path = path_of_test("");
   TrainerOptions options = options_of({});
   options.max_steps = 5;
   Trainer first(find_trainer("replicated"), options, *data);

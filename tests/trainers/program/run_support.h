@@ -33,7 +33,6 @@ inline Recipe recipe_that_fails_at(std::int64_t step) {
 // Runs of two epochs of 8 steps on one device.
 class TrainingRunTest : public TrainTest {
  protected:
-  TrainingRunTest() { std::filesystem::remove_all(directory_); }
   ~TrainingRunTest() override { std::filesystem::remove_all(directory_); }
 
   TrainResult start(std::vector<std::string> flags = {}, const Recipe& recipe = small_recipe()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/tests/support/two_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/program/train.h"
@@ -44,12 +45,6 @@ inline TrainResult run_train(std::vector<std::string> arguments,
 // Has a path for --json, and for other files beside it.
 class TrainTest : public testing::Test {
  protected:
-  TrainTest()
-      : json_(std::filesystem::path(testing::TempDir()) /
-              (std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
-               ".json")) {
-    std::filesystem::remove(json_);
-  }
   ~TrainTest() override { std::filesystem::remove(json_); }
 
   nlohmann::json report() const {
@@ -60,7 +55,7 @@ class TrainTest : public testing::Test {
 
   std::string path(const char* name) const { return json_.string() + name; }
 
-  std::filesystem::path json_;
+  const std::filesystem::path json_ = path_of_test(".json");
 };
 
 // A recipe with data that a dry run must not read.

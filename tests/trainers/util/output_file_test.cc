@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/support/path_of_test.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -18,12 +19,7 @@ using testing::HasSubstr;
 
 class OutputFileTest : public testing::Test {
  protected:
-  OutputFileTest()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
+  OutputFileTest() { std::filesystem::create_directories(folder_); }
   ~OutputFileTest() override { std::filesystem::remove_all(folder_); }
 
   std::string path(const char* name) const { return folder_ / name; }
@@ -32,7 +28,7 @@ class OutputFileTest : public testing::Test {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  std::filesystem::path folder_;
+  const std::filesystem::path folder_ = path_of_test("");
 };
 
 TEST_F(OutputFileTest, WritesTheWholeText) {
