@@ -2,20 +2,9 @@
 
 #include <algorithm>
 
-#include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
-namespace {
-
-void settle(const std::function<void()>& work) {
-  constexpr double kSeconds = 100e-6;
-  const double start = seconds_now();
-  do work();
-  while (seconds_now() - start < kSeconds);
-}
-
-}  // namespace
 
 int Interleaved::add(std::function<void()> work) {
   ways_.push_back({std::move(work), {}});
@@ -29,6 +18,13 @@ void Interleaved::on_call(std::function<void(std::int64_t, std::int64_t)> f) {
 void Interleaved::note_call() {
   ++made_;
   if (on_call_) on_call_(made_, all_);
+}
+
+void Interleaved::settle(const std::function<void()>& work) const {
+  constexpr double kSeconds = 100e-6;
+  const double start = now_();
+  do work();
+  while (now_() - start < kSeconds);
 }
 
 void Interleaved::run(int warmup, int iterations, double seconds) {
@@ -53,9 +49,9 @@ void Interleaved::run(int warmup, int iterations, double seconds) {
       std::vector<double>& samples = way.samples.emplace_back();
       double spent = 0;
       for (int i = 0; i < calls && (counts_alike_ || spent * rounds <= seconds); ++i) {
-        const double start = seconds_now();
+        const double start = now_();
         way.work();
-        spent += samples.emplace_back(seconds_now() - start);
+        spent += samples.emplace_back(now_() - start);
         note_call();
       }
     }

@@ -4,12 +4,17 @@
 #include <limits>
 #include <vector>
 
+#include "belfry/trainers/util/clock.h"
+
 namespace belfry {
 
 // Times several ways to do something, in rounds over all of them (A B C A B C), so that slow spells
 // of the machine hit all alike.
 class Interleaved {
  public:
+  // `now` tells the time in seconds.
+  explicit Interleaved(double (*now)() = seconds_now) : now_(now) {}
+
   // Call it if several processes time the same ways together. Each process must then call a way
   // equally often, so no number of calls depends on time.
   void count_alike() { counts_alike_ = true; }
@@ -37,7 +42,9 @@ class Interleaved {
     std::vector<std::vector<double>> samples;  // [round]
   };
   void note_call();
+  void settle(const std::function<void()>& work) const;
 
+  double (*const now_)();
   std::vector<Way> ways_;
   bool counts_alike_ = false;
   std::function<void(std::int64_t, std::int64_t)> on_call_;

@@ -16,37 +16,50 @@ std::string turns(const std::string& calls) {
   return result;
 }
 
-TEST(Interleaved, WarmsUpThenTimesInFiveRoundsOverAllWays) {
+// Only the ways of a test let time pass, in powers of two, which doubles add exactly.
+double time_of_test = 0;
+constexpr double kMillisecond = 0x1p-10;
+
+class InterleavedTest : public testing::Test {
+ protected:
+  Interleaved ways_{[] { return time_of_test; }};
+};
+
+TEST(Interleaved, TimesByTheClockOfSteps) {
   Interleaved ways;
+  ways.add([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); });
+  ways.run(0, 2);
+  EXPECT_GE(ways.seconds(0), 200e-6);
+}
+
+TEST_F(InterleavedTest, WarmsUpThenTimesInFiveRoundsOverAllWays) {
   std::string calls;
   const auto way = [&](char name) {
-    return ways.add([&calls, name] {
+    return ways_.add([&calls, name] {
       calls += name;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // one call settles it
+      time_of_test += kMillisecond;  // one call settles it
     });
   };
   EXPECT_EQ(way('a'), 0);
   EXPECT_EQ(way('b'), 1);
-  ways.run(2, 12);
+  ways_.run(2, 12);
   EXPECT_EQ(calls.substr(0, 4), "aabb");
   EXPECT_EQ(turns(calls), "abababababab");     // warm-up and five rounds
   EXPECT_EQ(calls.size(), 2 * (2 + 5 + 12u));  // warm-up, one call to settle a round, timed ones
-  EXPECT_EQ(ways.rounds(0).size(), 5u);
-  EXPECT_GE(ways.seconds(1), 200e-6);
-  for (const double round : ways.rounds(1)) EXPECT_GE(round, 200e-6);
+  EXPECT_EQ(ways_.seconds(1), kMillisecond);
+  EXPECT_EQ(ways_.rounds(1), std::vector(5, kMillisecond));
 }
 
-TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
-  Interleaved ways;
+TEST_F(InterleavedTest, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
   int calls = 0;
-  ways.add([&] {
+  ways_.add([&] {
     ++calls;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    time_of_test += kMillisecond;
   });
-  ways.run(0, 2);
-  EXPECT_EQ(ways.rounds(0).size(), 2u);
-  ways.run(0, 1);
-  EXPECT_EQ(ways.rounds(0).size(), 1u);
+  ways_.run(0, 2);
+  EXPECT_EQ(ways_.rounds(0).size(), 2u);
+  ways_.run(0, 1);
+  EXPECT_EQ(ways_.rounds(0).size(), 1u);
   EXPECT_EQ(calls, 4 + 2);
 }
 
@@ -65,18 +78,20 @@ TEST(Interleaved, TellsHowManyCallsWereMade) {
   }
 }
 
-TEST(Interleaved, EndsARoundOfSlowCallsAfterItsShareOfTheTime) {
-  Interleaved ways;
+// Each call takes the whole share of a round, or a thousandth of it.
+TEST_F(InterleavedTest, EndsARoundOfSlowCallsAfterItsShareOfTheTime) {
   int slow = 0, fast = 0;
-  ways.add([&] {
+  ways_.add([&] {
     ++slow;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    time_of_test += 2 * kMillisecond;
   });
-  ways.add([&] { ++fast; });
-  ways.run(0, 500, 10e-3);
-  EXPECT_LE(slow, 5 * (1 + 2));  // one call to settle, then until 2 ms are over
-  EXPECT_GE(slow, 5 * (1 + 1));
-  EXPECT_GE(fast, 500);
+  ways_.add([&] {
+    ++fast;
+    time_of_test += kMillisecond / 512;
+  });
+  ways_.run(0, 500, 10 * kMillisecond);
+  EXPECT_EQ(slow, 5 * (1 + 2));     // one call to settle, then until more than 2 ms are over
+  EXPECT_EQ(fast, 5 * (53 + 100));  // the fast ones settle for 100 us
 }
 
 }  // namespace interleaved_test
