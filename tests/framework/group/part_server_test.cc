@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -15,6 +16,7 @@
 namespace belfry {
 namespace part_server_test {
 
+using Clock = std::chrono::steady_clock;
 using ::testing::ElementsAre;
 
 MemoryBlock bytes_of(int rank, std::size_t count) {
@@ -96,13 +98,17 @@ TEST(PartServer, LooksLessOftenForWhatItDoesNotHaveForLong) {
     fetch_parts(*two.groups[0], 7, 0, parts);
     over = true;
   });
+  Clock::time_point looked;
   const auto look = [&] {
+    looked = Clock::now();
     two.groups[1]->poll();
     server.serve();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
+  // A machine that is busy may stop this thread for longer.
+  const auto is_lately = [&] { return Clock::now() - looked < std::chrono::milliseconds(100); };
   while (!server.has_postponed()) look();
-  EXPECT_TRUE(server.asked_lately());
+  EXPECT_TRUE(server.asked_lately() || !is_lately());
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
   look();
   EXPECT_TRUE(server.has_postponed());
@@ -110,7 +116,7 @@ TEST(PartServer, LooksLessOftenForWhatItDoesNotHaveForLong) {
   part = std::vector<std::byte>(1, std::byte{9});
   look();
   EXPECT_FALSE(server.has_postponed());
-  EXPECT_TRUE(server.asked_lately());  // there may be a next one
+  EXPECT_TRUE(server.asked_lately() || !is_lately());  // there may be a next one
   while (!over) look();
   EXPECT_EQ(got, std::byte{9});
 }

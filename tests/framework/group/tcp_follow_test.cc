@@ -92,7 +92,7 @@ TEST(TcpFollow, WhoTakesCallsAndClosesThemIsToldAtOnce) {
 // A process that was stopped in the middle of its start, for example.
 TEST(TcpFollow, WhoFallsSilentIsCalledAgain) {
   TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  options.one_try = std::chrono::milliseconds(100);
+  options.one_try = std::chrono::milliseconds(500);
   auto second = started(options);
   {
     const Socket listener = Socket::listen_on(rank_0_of(options));

@@ -120,8 +120,8 @@ TEST_F(LocalProcessesTest, ThatNeverEndAreKilledAfterASecondRequest) {
 // longer than a rank that has ended leaves to others, as long as none has ended.
 TEST_F(LocalProcessesTest, HaveEndedOnRequestWhenWhatTheyStartedHasEnded) {
   const std::string saves =
-      "sh -c 'trap \"sleep 1; touch saved$RANK; exit 7\" TERM; touch up$RANK; while :; do sleep "
-      "0.02; done'; true";
+      "sh -c 'trap \"sleep 1; touch saved$RANK; until test -e saved0 -a -e saved1; do sleep 0.02; "
+      "done; exit 7\" TERM; touch up$RANK; while :; do sleep 0.02; done'; true";
   auto ends = run(saves, "setsid -w " + saves, Until::kRequest);
   EXPECT_TRUE(exists("saved0"));
   EXPECT_TRUE(exists("saved1"));

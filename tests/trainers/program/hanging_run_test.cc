@@ -17,6 +17,7 @@
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/error_file.h"
 
 // Classes of a user.
@@ -114,19 +115,20 @@ Recipe acting_recipe(Where where, Act act) {
   return recipe;
 }
 
-// Hangs until a line is logged that has the text, once.
+// Hangs until a line is logged meanwhile that has the text, once.
 class HangUntilTold {
  public:
   explicit HangUntilTold(std::string text)
       : copy_([this, text](std::string_view line) {
-          if (line.find(text) != line.npos) told_ = true;
+          if (hangs_ && line.find(text) != line.npos) told_ = true;
         }) {}
-  void operator()() const {
+  void operator()() {
+    hangs_ = true;
     while (!told_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
  private:
-  std::atomic<bool> told_{false};
+  std::atomic<bool> hangs_{false}, told_{false};
   const LogCopy copy_;
 };
 
@@ -137,9 +139,7 @@ struct Hang {
   const char* told;  // a regular expression
 };
 
-// Names of tests with parameters have a slash, and so have the paths of TrainTest.
 struct ActingRunTest : TrainingRunTest {
-  ActingRunTest() { std::filesystem::create_directories(json_.parent_path()); }
   ~ActingRunTest() override { own_program::act_in_kernel = nullptr; }
 
   // The last words of a process whose kErrorFileVariable names this file.
@@ -183,7 +183,7 @@ TEST_P(HangingRun, SaysWhatTheFirstSignalWaitsFor) {
 TEST_P(HangingRun, EndsIfItNeverComesOn) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   std::vector<std::string> all = flags();
-  all.push_back("--stall_abort_seconds=0.3");
+  all.push_back("--stall_abort_seconds=1");
   const auto hang_for_ever = [&] {
     start(all, acting_recipe(GetParam().where, [] {
             for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -206,7 +206,7 @@ class AskedHangingRun : public HangingRun {
   void expect_end(bool by_signal) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     std::vector<std::string> all = flags();
-    all.push_back("--stall_warn_seconds=0.3");
+    all.push_back("--stall_warn_seconds=0.6");
     all.push_back("--save_every_steps=1");
     if (!by_signal) all.push_back("--max_time=00:01");
     const auto hang_for_ever = [&] {
@@ -287,7 +287,6 @@ TEST_P(HangingProcess, EndsAllAndIsNamed) {
     const int port = free_port();
     run_rank(::fork() == 0 ? 0 : 1, port);
   };
-  std::filesystem::remove(path(".rank0"));
   EXPECT_EXIT(hang_in_rank_1(), testing::ExitedWithCode(75), "");
   const std::string told =
       cat("\\[rank 0, .*rank 1, .*the run has stalled: ", GetParam().told, ".*exit code 75");
@@ -356,7 +355,7 @@ class HangingSetup : public ActingRunTest {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     const auto hang_for_ever = [&] {
       ::setenv(kErrorFileVariable, path(".error").c_str(), 1);
-      start({"--devices=cpu:1", "--stall_warn_seconds=0.2", "--stall_abort_seconds=0.5"}, recipe);
+      start({"--devices=cpu:1", "--stall_warn_seconds=0.2", "--stall_abort_seconds=1"}, recipe);
     };
     EXPECT_EXIT(hang_for_ever(), testing::ExitedWithCode(75), "");
     EXPECT_THAT(error_left(), testing::ContainsRegex(cat("the run has stalled: ", what,
