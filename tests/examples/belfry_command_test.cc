@@ -230,6 +230,10 @@ TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
     EXPECT_THAT(done.output, HasSubstr(cat("in the layout ", layout)));
     EXPECT_EQ(shell("belfry checkpoint diff a c").status, 0) << layout;
   }
+  const Finished piped =
+      shell("belfry checkpoint export a - --state --layout=torch | cmp - w/model.safetensors");
+  EXPECT_EQ(piped.status, 0) << piped.output;
+  EXPECT_THAT(piped.errors, HasSubstr(" bytes, to standard output with "));
   expect_refusal("belfry checkpoint export a w", 1,
                  "w/model.safetensors is there; nothing was changed: write elsewhere, or replace "
                  "it (--overwrite)");

@@ -441,7 +441,7 @@ TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   EXPECT_THAT(run_built("colocation", {"--help"}).output, HasSubstr("[FOLDER]"));
   EXPECT_EQ(run_built("placement", {"x"}).status, 2);
   EXPECT_EQ(run_built("loop", {"x"}).errors, "error: 'x' is no flag (see --help)\n");
-  for (const char* no_folder : {"", "-"})
+  for (const char* no_folder : {"", "--"})
     EXPECT_EQ(
         run_built("colocation", {no_folder}).errors,
         cat("error: '", no_folder, "' is neither a flag nor the argument FOLDER (see --help)\n"));

@@ -224,7 +224,8 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
                     program);
   parser.add_argument("PATH", flags.path, kPathText, kNeeded);
   parser.add_argument("OUT", flags.out,
-                      "the file to write, or the folder, which gets model.safetensors, or shards",
+                      "the file to write; -: standard output; or the folder, which gets "
+                      "model.safetensors, or shards",
                       kNeeded);
   parser.add_parsed(
       "--format", flags.format,
@@ -342,7 +343,9 @@ int run_export(const ExportFlags& flags) {
   const bool is_onnx = flags.format == ExportFormat::kOnnx, in_shards = flags.max_shard_mb > 0;
   ExportPlace place{.file = flags.out, .folder = ""};
   if (flags.format == ExportFormat::kSafetensors) place = export_place(flags.out, in_shards, files);
-  require<IoError>(flags.overwrite || files.target_kind(place.file) != FileKind::kFile, place.file,
+  const bool to_stdout = flags.out == "-";
+  require<IoError>(flags.overwrite || to_stdout || files.target_kind(place.file) != FileKind::kFile,
+                   place.file,
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
   const std::string beside = is_onnx ? onnx_data_path(flags.out) : "";
   require<IoError>(
@@ -363,10 +366,11 @@ int run_export(const ExportFlags& flags) {
                                 : export_safetensors(checkpoint, flags, names);
   if (!is_onnx && !in_shards) file->write(exported.file);
   outputs.finish();
+  const std::string place_text = to_stdout ? "standard output" : in_shards ? flags.out : place.file;
   print(cat("wrote step ", checkpoint.head.manifest.shown_step(), ", ", exported.bytes,
-            " bytes, to ", in_shards ? flags.out : place.file, " ", exported.text,
-            "\nof the checkpoint ", checkpoint.head.directory, ", the ", exported.chosen.what(),
-            "\n", names_text("permuted:", exported.permuted), reasons_text(exported.left_out)),
+            " bytes, to ", place_text, " ", exported.text, "\nof the checkpoint ",
+            checkpoint.head.directory, ", the ", exported.chosen.what(), "\n",
+            names_text("permuted:", exported.permuted), reasons_text(exported.left_out)),
         outputs.on_stdout() ? stderr : stdout);
   return 0;
 }

@@ -11,11 +11,13 @@ namespace {
 
 bool is_export_folder(const std::string& out, bool in_shards, FileSystem& files) {
   const FileKind kind = files.target_kind(out);
+  if (out == "-" && !in_shards) return false;
   if (kind == FileKind::kDirectory || out.ends_with('/')) return true;
   if (in_shards) {
-    require<FlagError>(kind == FileKind::kNone && !out.ends_with(".safetensors"), "OUT=", out,
-                       " is a file, but shards and their index go into a folder; name one, or "
-                       "leave --max_shard_mb out");
+    require<FlagError>(
+        kind == FileKind::kNone && !out.ends_with(".safetensors") && out != "-", "OUT=", out,
+        " is a file, but shards and their index go into a folder; name one, or leave "
+        "--max_shard_mb out");
     return true;
   }
   const bool has_ending = out.find('.', out.rfind('/') + 1) != out.npos;

@@ -131,14 +131,14 @@ class FlagParser::Reader {
     for (next_ = 0; next_ < arguments_.size();) {
       is_of_file_ = next_ < of_file_;
       const std::string_view argument = arguments_[next_++];
-      const bool dash = argument.size() > 1 && argument[0] == '-';
+      const bool dash = argument.size() > 1 && argument[0] == '-';  // "-" alone is an argument
       if (dash && argument[1] != '-') {
         add_to(line, letter(argument));
       } else if (dash && argument.size() > 2) {
         add_to(line, name(argument));
       } else {
-        require<FlagError>(!state_.arguments.empty() && !argument.empty() && argument[0] != '-',
-                           "'", shown(argument), "' is ", state_.wanted());
+        require<FlagError>(!state_.arguments.empty() && !argument.empty() && argument != "--", "'",
+                           shown(argument), "' is ", state_.wanted());
         require<FlagError>(state_.takes_another(given_.size()), "'", shown(argument),
                            "' is one argument too many (see --help)");
         given_.emplace_back(argument);

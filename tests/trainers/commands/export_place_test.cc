@@ -34,6 +34,7 @@ TEST_F(ExportPlaceTest, IsAFileOrAFileInAFolder) {
   EXPECT_EQ(file_of(at("new.safetensors"), false), at("new.safetensors"));
   EXPECT_EQ(file_of(at("file"), false), at("file"));
   EXPECT_EQ(file_of("/dev/null", false), "/dev/null");
+  EXPECT_EQ(file_of("-", false), "-");
   EXPECT_EQ(file_of(at("there"), false), at("there/model.safetensors"));
   EXPECT_EQ(file_of(at("new/"), false), at("new/model.safetensors"));
   EXPECT_EQ(export_place(at("new/"), false, files_).folder, at("new/"));
@@ -52,6 +53,7 @@ TEST_F(ExportPlaceTest, IsNoNameThatCouldBeEither) {
   EXPECT_THAT(refusal("model.safetensors", true),
               HasSubstr("is a file, but shards and their index go into a folder"));
   EXPECT_THAT(refusal("file", true), HasSubstr("leave --max_shard_mb out"));
+  EXPECT_THAT(message_of<FlagError>([&] { file_of("-", true); }), HasSubstr("OUT=- is a file"));
 }
 
 TEST_F(ExportPlaceTest, LeavesTheOtherFormAlone) {
