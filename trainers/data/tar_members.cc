@@ -137,7 +137,10 @@ std::optional<TarMember> TarMembers::next() {
     Block block;
     header_ = position_;
     const std::size_t got = bytes_.read(std::as_writable_bytes(std::span(block.bytes)));
-    if (got == 0 && !is_described) return {};
+    if (got == 0 && !is_described)
+      fail(
+          "the file ends without the two blocks of zeros that end a tar file, so members may be "
+          "missing (append 1,024 zero bytes if it is whole)");
     if (got < kTarBlock) fail("expected ", kTarBlock, " bytes, found ", got);
     position_ += kTarBlock;
     if (block.is_zero() && !is_described) return {};

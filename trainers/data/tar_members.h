@@ -34,8 +34,8 @@ class TarMembers {
   // Borrows `bytes`. `name` is for messages.
   TarMembers(ForwardBytes& bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
 
-  // The next member; none at the end, which is a block of zeros or the end of the file. Throws
-  // IoError, naming file and byte, for a header that is none, content that the file ends before,
+  // The next member; none at the end, which is a block of zeros. Throws IoError, naming file and
+  // byte, for a header that is none, a file that ends before its content or without such a block,
   // and members whose content is not in one piece.
   std::optional<TarMember> next();
   // The first bytes of the content of the member that next() gave last, at most `most`; once.
