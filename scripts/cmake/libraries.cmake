@@ -35,6 +35,11 @@ function(belfry_copied name)
     set_target_properties(PCRE2::PCRE2 PROPERTIES
       IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libpcre2-8.so.0
       INTERFACE_INCLUDE_DIRECTORIES ${include})
+  elseif(name STREQUAL Deflate AND EXISTS ${include}/libdeflate.h)
+    add_library(Deflate::Deflate SHARED IMPORTED GLOBAL)
+    set_target_properties(Deflate::Deflate PROPERTIES
+      IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libdeflate.so.0
+      INTERFACE_INCLUDE_DIRECTORIES ${include})
   elseif(name STREQUAL xxHash AND EXISTS ${include}/xxhash.h)
     add_library(xxHash::xxHash INTERFACE IMPORTED GLOBAL)
     target_include_directories(xxHash::xxHash INTERFACE ${include})
@@ -76,12 +81,13 @@ belfry_find(ZLIB zlib1g-dev)
 belfry_find(JPEG libjpeg62-turbo-dev)
 belfry_find(PNG libpng-dev)
 belfry_find(PCRE2 libpcre2-dev)
+belfry_find(Deflate libdeflate-dev)
 belfry_find(xxHash libxxhash-dev)
 if(BELFRY_TESTS)
   belfry_find(GTest "libgtest-dev libgmock-dev")
 endif()
 set(belfry_libraries spdlog::spdlog nlohmann_json::nlohmann_json ZLIB::ZLIB
-                     JPEG::JPEG PNG::PNG PCRE2::PCRE2 xxHash::xxHash)
+                     Deflate::Deflate JPEG::JPEG PNG::PNG PCRE2::PCRE2 xxHash::xxHash)
 
 # belfry_find_onednn(PROBLEM): makes the target belfry_onednn, or sets PROBLEM to why it cannot. By
 # library and header: Debian's CMake package of oneDNN demands OpenCL headers.
