@@ -48,49 +48,14 @@ Option<TrainFlags> special_option(OptionRow row, void (*read)(TrainFlags&, const
   return option;
 }
 
-}  // namespace
+Option<TrainFlags> option_of_group(const Option<GroupFlags>& option) {
+  return of_part<TrainFlags>(
+      option, [](auto& flags) -> auto& { return flags.group; });
+}
 
-Options<TrainFlags> process_options() {
+// About runs that hang.
+Options<TrainFlags> hanging_rows() {
   Options<TrainFlags> rows;
-  const auto add = [&](const Option<GroupFlags>& option) {
-    rows.push_back(of_part<TrainFlags>(
-        option, [](auto& flags) -> auto& { return flags.group; }));
-  };
-  rows.push_back(special_option(
-      {.name = "mpi",
-       .unit = "auto|off",
-       .text = "off: this process trains alone, even if a launcher has started others with it, "
-               "by MPI or with RANK and WORLD_SIZE",
-       .otherwise = "auto"},
-      [](TrainFlags& flags, const WrittenFlag& flag) {
-        flags.group.alone = is_second(flag, "auto", "off");
-      }));
-  rows.push_back(special_option(
-      {.name = "lost_after_seconds",
-       .unit = "X",
-       .text = "with several processes: end with an error when one sends no heartbeat for X "
-               "seconds. A host that is paused, or a link that is down, for a shorter time only "
-               "delays the others; 0: never",
-       .otherwise = "5"},
-      [](TrainFlags& flags, const WrittenFlag& flag) {
-        read_lost_after(flags.group.watch, flag);
-      }));
-  add(parsed(&GroupFlags::meeting_timeout, meeting_timeout,
-             {.name = "meeting_timeout_s",
-              .unit = "X",
-              .text = "with several processes that connect by TCP: end with an error if they are "
-                      "not all connected within X seconds",
-              .otherwise = "300",
-              .scope = Scope::kThisCall,
-              .own_process = true}));
-  add(on_off(&GroupFlags::insecure,
-             {.name = "insecure",
-              .text = "let processes connect without a token (BELFRY_TOKEN) where other machines "
-                      "can reach them; BELFRY_INSECURE=1 does the same. Anybody who can reach "
-                      "the port can then join",
-              .otherwise = "false",
-              .scope = Scope::kThisCall,
-              .own_process = true}));
   rows.push_back(special_option(
       {.name = "stall_warn_seconds",
        .unit = "X",
@@ -114,12 +79,58 @@ Options<TrainFlags> process_options() {
         flags.group.watch.stall_end = stall_milliseconds(seconds);
         flags.trainer.session.stall_abort_seconds = seconds > 0 ? seconds : kMostStallSeconds;
       }));
-  add(whole_number(&GroupFlags::stall_exit_code, 1, kMostExitCode,
+  rows.push_back(option_of_group(
+      whole_number(&GroupFlags::stall_exit_code, 1, kMostExitCode,
                    {.name = "stall_exit_code",
                     .unit = "N",
                     .text = "the exit code of a run that `stall_abort_seconds` has ended",
                     .otherwise = cat(kStallExitCode),
-                    .noted = false}));
+                    .noted = false})));
+  return rows;
+}
+
+}  // namespace
+
+Options<TrainFlags> process_options() {
+  Options<TrainFlags> rows;
+  rows.push_back(special_option(
+      {.name = "mpi",
+       .unit = "auto|off",
+       .text = "off: this process trains alone, even if a launcher has started others with it, "
+               "by MPI or with RANK and WORLD_SIZE",
+       .otherwise = "auto"},
+      [](TrainFlags& flags, const WrittenFlag& flag) {
+        flags.group.alone = is_second(flag, "auto", "off");
+      }));
+  rows.push_back(special_option(
+      {.name = "lost_after_seconds",
+       .unit = "X",
+       .text = "with several processes: end with an error when one sends no heartbeat for X "
+               "seconds. A host that is paused, or a link that is down, for a shorter time only "
+               "delays the others; 0: never",
+       .otherwise = "5"},
+      [](TrainFlags& flags, const WrittenFlag& flag) {
+        read_lost_after(flags.group.watch, flag);
+      }));
+  rows.push_back(option_of_group(
+      parsed(&GroupFlags::meeting_timeout, meeting_timeout,
+             {.name = "meeting_timeout_s",
+              .unit = "X",
+              .text = "with several processes that connect by TCP: end with an error if they are "
+                      "not all connected within X seconds",
+              .otherwise = "300",
+              .scope = Scope::kThisCall,
+              .own_process = true})));
+  rows.push_back(option_of_group(
+      on_off(&GroupFlags::insecure,
+             {.name = "insecure",
+              .text = "let processes connect without a token (BELFRY_TOKEN) where other machines "
+                      "can reach them; BELFRY_INSECURE=1 does the same. Anybody who can reach "
+                      "the port can then join",
+              .otherwise = "false",
+              .scope = Scope::kThisCall,
+              .own_process = true})));
+  for (Option<TrainFlags>& row : hanging_rows()) rows.push_back(std::move(row));
   return rows;
 }
 
