@@ -10,7 +10,6 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/tests/trainers/program/train_support.h"
-#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
@@ -489,26 +488,6 @@ TEST_F(ResumeBits, AreNotCanonicalIfAPartWasCombinedOtherwise) {
                   HasSubstr("this run was resumed with other bits: "));
     }
   }
-}
-
-TEST(EarlierBits, KeepTheFirstReason) {
-  const auto by = [](const char* what) { return JsonValue::object().set("arithmetic", what); };
-  EXPECT_EQ(earlier_bits(by("X"), by("X")), "");
-  EXPECT_EQ(earlier_bits(by("X"), by("Y")), "it was saved by X and resumes with Y");
-  EXPECT_EQ(earlier_bits(by("X").set("earlier_bits", "Z"), by("Y")), "Z");
-  EXPECT_EQ(earlier_bits(JsonValue::object(), by("Y")), "") << "of an older version";
-}
-
-TEST(WhyOtherBits, NamesTheLibraryThatSavedIt) {
-  const JsonValue old =
-      JsonValue::object().set("arithmetic", "Belfry 0.0.1 with AVX2, oneDNN 2.5.0");
-  const JsonValue now =
-      JsonValue::object().set("arithmetic", "Belfry 0.0.1 with AVX-512, oneDNN 2.5.0");
-  EXPECT_EQ(why_other_bits(old, now),
-            "it was saved by Belfry 0.0.1 with AVX2, oneDNN 2.5.0 and resumes with Belfry 0.0.1 "
-            "with AVX-512, oneDNN 2.5.0");
-  EXPECT_EQ(why_other_bits(now, now), "");
-  EXPECT_EQ(why_other_bits(JsonValue::object(), now), "") << "of an older version";
 }
 
 }  // namespace resume_bits_test
