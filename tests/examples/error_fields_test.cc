@@ -11,6 +11,7 @@
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/trainers/runs/memory_folders.h"
 #include "belfry/trainers/util/error_file.h"
 
 namespace belfry {
@@ -95,7 +96,10 @@ bool has_mpi() {
 class ErrorFieldsTest : public testing::TestWithParam<Failure> {
  protected:
   ErrorFieldsTest() { local_file_system().create_directory(folder_); }
-  ~ErrorFieldsTest() override { remove_tree(local_file_system(), folder_); }
+  ~ErrorFieldsTest() override {
+    remove_memory_saves(run_id_of(folder_ + "/run"));  // a killed process leaves their folder
+    remove_tree(local_file_system(), folder_);
+  }
 
   // Runs the failure. Returns the exit status of the whole.
   int run(const Failure& failure, bool with_sentences) {
