@@ -1,7 +1,7 @@
 // Products by cuBLASLt, whose matrices are column-major. It sees a row-major matrix as the
 // transpose, so it gets the product cT = op(b)T op(a)T.
 #include "belfry/framework/cuda/kernels/fill.h"
-#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pitched_kernel.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/matmul_impl.h"
@@ -9,22 +9,22 @@
 namespace belfry::cuda {
 namespace {
 
-ColumnMajor transposed(const Shape& matrices) {
-  const std::int64_t rows = matrices[matrices.rank() - 2], columns = matrices.back();
-  return {.rows = columns, .columns = rows, .leading = columns, .step = rows * columns};
+ColumnMajor transposed(const Shape& matrices, std::int64_t pitch) {
+  const std::int64_t rows = matrices[matrices.rank() - 2];
+  return {.rows = matrices.back(), .columns = rows, .leading = pitch, .step = rows * pitch};
 }
 
 // Products along the innermost leading dimension are one call.
-MatMul make_matmul(const KernelPlan& plan, const LeadingDimension& along) {
+MatMul make_matmul(const KernelPlan& plan, const Pitches& pitches, const LeadingDimension& along) {
   const auto [transpose_a, transpose_b] = plan.options<MatMulOptions>();
   MatMul matmul{.dtype = plan.dtype(),
                 .compute = plan.node().origin().tf32 && plan.dtype() == DType::kF32
                                ? Compute::kTf32
                                : Compute::kExact,
                 .count = along.size,
-                .a = transposed(plan.input(1).shape),
-                .b = transposed(plan.input(0).shape),
-                .c = transposed(plan.output().shape),
+                .a = transposed(plan.input(1).shape, pitches.input(plan, 1)),
+                .b = transposed(plan.input(0).shape, pitches.input(plan, 0)),
+                .c = transposed(plan.output().shape, pitches.output(plan)),
                 .transpose_a = transpose_b,
                 .transpose_b = transpose_a};
   if (along.size > 1) {
@@ -34,10 +34,11 @@ MatMul make_matmul(const KernelPlan& plan, const LeadingDimension& along) {
   return matmul;
 }
 
-QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms, const Pitches& pitches) {
   if (plan.output().shape.elements() == 0) return [](const KernelPointers&, KernelQueue&) {};
   if (plan.input(0).shape.elements() == 0)  // each sum has no terms
-    return [bytes = plan.output().bytes()](const KernelPointers& p, KernelQueue& queue) {
+    return [bytes = plan.output().bytes() / plan.output().shape.back() * pitches.output(plan)](
+               const KernelPointers& p, KernelQueue& queue) {
       fill_zeros(queue, p.output<void>(), bytes);
     };
   std::vector<LeadingDimension> calls =
@@ -47,15 +48,15 @@ QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
     along = calls.front();
     calls.erase(calls.begin());
   }
-  const auto bytes = [&](const Shape& matrices) {
-    return matrices[matrices.rank() - 2] * matrices.back() *
-           static_cast<std::int64_t>(size_of(plan.dtype()));
+  const auto bytes = [&](const Shape& matrices, std::int64_t pitch) {
+    return matrices[matrices.rank() - 2] * pitch * static_cast<std::int64_t>(size_of(plan.dtype()));
   };
-  const MatMul matmul = make_matmul(plan, along);
+  const MatMul matmul = make_matmul(plan, pitches, along);
   const MatMulAlgorithm algorithm = algorithms.matmul(matmul);
   plan.workspace(algorithm.workspace_bytes);
-  return [matmul, algorithm, calls, of_a = bytes(plan.input(0).shape),
-          of_b = bytes(plan.input(1).shape), of_c = along.size * bytes(plan.output().shape)](
+  return [matmul, algorithm, calls, of_a = bytes(plan.input(0).shape, pitches.input(plan, 0)),
+          of_b = bytes(plan.input(1).shape, pitches.input(plan, 1)),
+          of_c = along.size * bytes(plan.output().shape, pitches.output(plan))](
              const KernelPointers& p, KernelQueue& queue) {
     char* c = p.output<char>();
     each_leading(calls, calls.size(), 0, 0, [&](std::int64_t i, std::int64_t j) {
@@ -72,8 +73,10 @@ QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
 
 }  // namespace
 
-const GpuKernel matmul_rows(kMatMul, prepare_matmul);
-const GpuKernel matmul_transpose_a(kMatMulTransposeA, prepare_matmul);
-const GpuKernel broadcast_matmul(kBroadcastMatMul, prepare_matmul);
+const PitchedKernel kernels_of_ops[] = {
+    {kMatMul, prepare_matmul},
+    {kMatMulTransposeA, prepare_matmul},
+    {kBroadcastMatMul, prepare_matmul},
+};
 
 }  // namespace belfry::cuda

@@ -3,6 +3,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/cast.h"
+#include "belfry/framework/cuda/kernels/pitched_kernel.h"
 #include "belfry/framework/kernels/counter.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/broadcast_to.h"
@@ -96,11 +97,18 @@ QueueRun broadcast_along(KernelPlan& plan) {
   });
 }
 
-QueueRun prepare_cast(KernelPlan& plan) {
-  return
-      [from = plan.input(0).dtype, to = plan.dtype()](const KernelPointers& p, KernelQueue& queue) {
-        cast(queue, from, p.input<void>(0), to, p.output<void>(), p.begin(), p.end());
-      };
+QueueRun prepare_cast(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
+  const DType from = plan.input(0).dtype, to = plan.dtype();
+  if (pitches.all.empty())
+    return [from, to](const KernelPointers& p, KernelQueue& queue) {
+      cast(queue, from, p.input<void>(0), to, p.output<void>(), p.begin(), p.end());
+    };
+  const Shape& shape = plan.output().shape;
+  const CastRows rows{shape.elements() / shape.back(), shape.back(), pitches.input(plan, 0),
+                      pitches.output(plan)};
+  return [from, to, rows](const KernelPointers& p, KernelQueue& queue) {
+    cast(queue, from, p.input<void>(0), to, p.output<void>(), rows);
+  };
 }
 
 // y[i] = x[i] times `scale` or 0, by the mask, for begin <= i < end. y may be x.
@@ -199,10 +207,10 @@ const GpuKernel kernels_of_ops[] = {
     {kCounted, weigh<functors::Keep>},
     {kBroadcastTo, broadcast_to, kTakesHalf},
     {kBroadcastAlong, broadcast_along},
-    {kCast, prepare_cast, kTakesHalf},
     {kDropout, dropout<true>},
     {kDropoutGrad, dropout<false>},
 };
+const PitchedKernel cast_kernel(kCast, prepare_cast);
 
 }  // namespace
 }  // namespace belfry::cuda

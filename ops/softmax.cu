@@ -1,9 +1,10 @@
 // Softmax, its loss and accuracy: a block takes a row. Loss, its gradient and accuracy also read
-// logits X of 16 bits; then they compute in T, which is f32.
+// logits X of 16 bits; then they compute in T, which is f32. Rows of logits and their gradients may
+// be padded: `pitch` is the distance from one to the next.
 #include "belfry/framework/cuda/kernels/fill.h"
-#include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/indices.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/pitched_kernel.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/cuda/kernels/variants.h"
@@ -93,7 +94,7 @@ struct LossRow {
   const X* x;
   Indices labels;
   Targets<T> targets;
-  std::int64_t classes;
+  std::int64_t classes, pitch;
   T* loss;
 
   // Adds value(i) of all classes to shared.sum. One thread calls chunk(number, its sum).
@@ -129,7 +130,7 @@ struct LossRow {
   // One thread calls chunk(number, sum) for chunks of exponentials.
   template <class Chunk>
   BELFRY_HD void compute(const Block& block, Shared& shared, const Chunk& chunk) const {
-    const auto row = [from = x + block.index * classes](std::int64_t i) {
+    const auto row = [from = x + block.index * pitch](std::int64_t i) {
       return Stored<X>::widen(from[i]);
     };
     T* const y = loss + block.index;
@@ -162,13 +163,13 @@ struct LossGradRow {
   Targets<T> targets;
   const T* dy;
   RowBlocks<1> by;
+  std::int64_t pitch, pitch_dx;
   X* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t classes = by.columns;
-    const std::int64_t at = block.index * classes, label = labels[block.index];
-    const X* const from = x + at;
-    X* const to = dx + at;
+    const std::int64_t classes = by.columns, label = labels[block.index];
+    const X* const from = x + block.index * pitch;
+    X* const to = dx + block.index * pitch_dx;
     if (targets.ignores(label)) {
       by.each(block, [&](int, std::int64_t i) { to[i] = Stored<X>::narrow(0); });
       return;
@@ -208,7 +209,7 @@ struct LossWithGradRow {
   std::uint8_t* correct;  // may be null
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t classes = loss.classes, at = block.index * classes;
+    const std::int64_t classes = loss.classes, at = block.index * loss.pitch;
     const std::int64_t label = loss.labels[block.index];
     const bool is_class = label >= 0 && label < classes, ignored = loss.targets.ignores(label);
     const X* const from = loss.x + at;
@@ -266,6 +267,7 @@ struct Correct {
   const X* x;
   Indices labels;
   RowBlocks<R> by;
+  std::int64_t pitch;
   std::uint32_t k;
   std::uint8_t* correct;
 
@@ -273,7 +275,7 @@ struct Correct {
   BELFRY_HD std::uint32_t comes_before(std::int64_t row, std::int64_t i) const {
     const std::int64_t label = labels[row];
     if (label < 0 || label >= by.columns) return Ranks::kMany;
-    const X* const from = x + row * by.columns;
+    const X* const from = x + row * pitch;
     const Wide<X> other = Stored<X>::widen(from[i]), own = Stored<X>::widen(from[label]);
     if (other != other) return Ranks::kMany;
     return other > own || (other == own && i < label) ? 1 : 0;
@@ -328,11 +330,12 @@ QueueRun softmax_grad(KernelPlan& plan) {
   });
 }
 
-// What is known about labels [n] for logits [n, classes] before a run.
+// What is known about labels [n] and logits [n, classes] before a run.
 struct LabelPlan {
-  explicit LabelPlan(const KernelPlan& plan)
+  LabelPlan(const KernelPlan& plan, const Pitches& pitches)
       : rows(plan.input(0).shape[0]),
         classes(plan.input(0).shape[1]),
+        pitch(pitches.input(plan, 0)),
         wide(plan.input(1).dtype == DType::kI64),
         refusal(std::make_shared<const Refusal>(
             [&node = plan.node(), count = classes](std::int64_t row, std::int64_t label) {
@@ -343,7 +346,7 @@ struct LabelPlan {
   }
   Grid grid() const { return {.blocks = rows, .threads = kFoldThreads}; }
 
-  std::int64_t rows, classes;
+  std::int64_t rows, classes, pitch;
   bool wide;
   std::shared_ptr<const Refusal> refusal;
 };
@@ -359,26 +362,28 @@ QueueRun visit_logits(const KernelPlan& plan, DType computed, const F& f) {
   return visit_stored(logits, f);
 }
 
-QueueRun loss(KernelPlan& plan) {
+QueueRun loss(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
   return visit_logits(plan, plan.output().dtype, [&]<class X>(X) -> QueueRun {
     const Targets<Wide<X>> targets(plan.options<CrossEntropyOptions>());
-    return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
-      launch(
-          queue,
-          LossRow<X>{p.input<X>(0), labels(p, queue), targets, labels.classes, p.output<Wide<X>>()},
-          labels.grid());
-    };
+    return
+        [targets, labels = LabelPlan(plan, pitches)](const KernelPointers& p, KernelQueue& queue) {
+          launch(queue,
+                 LossRow<X>{p.input<X>(0), labels(p, queue), targets, labels.classes, labels.pitch,
+                            p.output<Wide<X>>()},
+                 labels.grid());
+        };
   });
 }
 
-QueueRun loss_grad(KernelPlan& plan) {
+QueueRun loss_grad(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
   return visit_logits(plan, plan.input(2).dtype, [&]<class X>(X) -> QueueRun {
     const Targets<Wide<X>> targets(plan.options<CrossEntropyOptions>());
-    return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
+    return [targets, labels = LabelPlan(plan, pitches), pitch_dx = pitches.output(plan)](
+               const KernelPointers& p, KernelQueue& queue) {
       const RowBlocks<1> by{labels.rows, labels.classes};
       launch(queue,
              LossGradRow<X>{p.input<X>(0), labels(p, queue), targets, p.input<Wide<X>>(2), by,
-                            p.output<X>()},
+                            labels.pitch, pitch_dx, p.output<X>()},
              labels.grid());
     };
   });
@@ -390,7 +395,7 @@ void find_correct(KernelQueue& queue, const KernelPointers& p, const LabelPlan& 
                   std::uint32_t k, std::uint8_t* correct) {
   const Indices given{p.input<void>(1), labels.wide, nullptr};  // none is refused
   const auto rank = [&]<int R>(RowBlocks<R> by) {
-    launch(queue, Correct<X, R>{p.input<X>(0), given, by, k, correct}, by.grid());
+    launch(queue, Correct<X, R>{p.input<X>(0), given, by, labels.pitch, k, correct}, by.grid());
   };
   if (labels.classes == 0)
     fill_zeros(queue, correct, labels.rows);
@@ -404,9 +409,9 @@ void find_share(KernelQueue& queue, const std::uint8_t* correct, std::int64_t ro
   launch(queue, ShareOfOnes{correct, rows, share}, {.blocks = 1, .threads = ShareOfOnes::kThreads});
 }
 
-QueueRun accuracy(KernelPlan& plan) {
+QueueRun accuracy(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
   return visit_logits(plan, DType::kF32, [&]<class X>(X) -> QueueRun {
-    const LabelPlan labels(plan);
+    const LabelPlan labels(plan, pitches);
     plan.workspace(labels.rows);
     return [labels, k = static_cast<std::uint32_t>(plan.options<AccuracyOptions>().k)](
                const KernelPointers& p, KernelQueue& queue) {
@@ -437,18 +442,18 @@ struct Share {
 
 // With the variant off: one launch after the other. The gradient may overwrite the logits, so it
 // comes last.
-QueueRun loss_with_grad(KernelPlan& plan) {
+QueueRun loss_with_grad(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
   return visit_logits(plan, plan.output(1).dtype, [&]<class X>(X) -> QueueRun {
     using T = Wide<X>;
     const Targets<T> targets(plan.options<CrossEntropyOptions>());
-    const LabelPlan labels(plan);
+    const LabelPlan labels(plan, pitches);
     const bool counts = plan.outputs() > 2;
     plan.workspace(plan.output(1).bytes() + labels.rows);
     return [=, at_once = loss_with_gradient.on()](const KernelPointers& p, KernelQueue& queue) {
       T* const dy = reinterpret_cast<T*>(p.workspace());
       auto* const correct = counts ? reinterpret_cast<std::uint8_t*>(dy + labels.rows) : nullptr;
-      const LossRow<X> loss{p.input<X>(0), labels(p, queue), targets, labels.classes,
-                            p.output<T>(1)};
+      const LossRow<X> loss{p.input<X>(0),  labels(p, queue), targets,
+                            labels.classes, labels.pitch,     p.output<T>(1)};
       if (at_once) {
         launch(queue,
                LossWithGradRow<X>{loss, p.input<T>(2), static_cast<T>(labels.rows), p.output<X>(),
@@ -459,7 +464,9 @@ QueueRun loss_with_grad(KernelPlan& plan) {
         if (counts) find_correct<X>(queue, p, labels, 1, correct);
         launch(queue, Share<T>{p.input<T>(2), labels.rows, dy}, grid_for(labels.rows));
         const RowBlocks<1> by{labels.rows, labels.classes};
-        launch(queue, LossGradRow<X>{loss.x, loss.labels, targets, dy, by, p.output<X>()},
+        launch(queue,
+               LossGradRow<X>{loss.x, loss.labels, targets, dy, by, labels.pitch, labels.pitch,
+                              p.output<X>()},
                labels.grid());
       }
       if (counts) find_share(queue, correct, labels.rows, p.output<float>(2));
@@ -470,10 +477,12 @@ QueueRun loss_with_grad(KernelPlan& plan) {
 const GpuKernel kernels_of_ops[] = {
     {kSoftmax, softmax},
     {kSoftmaxGrad, softmax_grad},
-    {kSparseSoftmaxCrossEntropy, loss, kTakesHalf},
-    {kSparseSoftmaxCrossEntropyGrad, loss_grad, kTakesHalf},
-    {kAccuracy, accuracy, kTakesHalf},
-    {kCrossEntropyWithGradient, loss_with_grad, kTakesHalf},
+};
+const PitchedKernel pitched_kernels_of_ops[] = {
+    {kSparseSoftmaxCrossEntropy, loss},
+    {kSparseSoftmaxCrossEntropyGrad, loss_grad},
+    {kAccuracy, accuracy},
+    {kCrossEntropyWithGradient, loss_with_grad},
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace belfry {
 struct Exchange;
 class KernelPlan;
 class Node;
+struct Op;
 struct PlanGraph;
 struct PlanNode;
 class KernelPointers;
@@ -178,7 +179,14 @@ class GpuKernelMaker {
   // Makes the kernel of KernelPlan::op(); empty if it has none for these types. Asks libraries for
   // algorithms: `deterministic` ones give the same bits each time; otherwise the fastest, which are
   // measured once. That may allocate GPU memory, and wait for the GPU.
-  virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
+  // `pitches`: elements from the start of a row to that of the next, for each input and then each
+  // output. 0, or no pitches at all, stand for dense tensors. Others are of 16 bits, and the op
+  // takes_pitches().
+  virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic,
+                         std::span<const std::int64_t> pitches = {}) const = 0;
+  // Whether the kernel of the op takes tensors of 16 bits with any pitch. An output that may
+  // overwrite an input (Op::in_place) has the same pitch.
+  virtual bool takes_pitches(const Op& op) const = 0;
   // Makes the kernel of a FusedUpdate, whose ops have Op::fused_update_on_gpus.
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen or was given, as the text of a file.

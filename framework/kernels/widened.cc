@@ -17,14 +17,21 @@ bool has_half(const KernelPlan& plan) {
   return false;
 }
 
-Widened::Widened(const KernelPlan& plan) {
+Widened::Widened(const KernelPlan& plan, std::span<const std::int64_t> pitches) {
+  std::size_t number = 0;  // of the tensor, among inputs and outputs
   const auto add = [&](const TensorType& type, std::size_t i, std::vector<TensorType>& types,
                        std::vector<Tensor>& tensors) {
+    const std::int64_t pitch = pitches.empty() ? 0 : pitches[number];
+    ++number;
     types.push_back(type);
     if (!is_half(type.dtype)) return;
     types.back().dtype = DType::kF32;
-    tensors.push_back({i, type.dtype, type.shape.elements(), bytes});
-    bytes += (types.back().bytes() + kWidenedAlignment - 1) / kWidenedAlignment * kWidenedAlignment;
+    const std::int64_t elements = type.shape.elements();
+    const std::int64_t columns = pitch > 0 ? type.shape.back() : elements;
+    const std::int64_t rows = pitch > 0 ? elements / columns : 1;
+    tensors.push_back({i, type.dtype, rows, columns, pitch > 0 ? pitch : columns, bytes});
+    bytes += (rows * tensors.back().pitch * std::int64_t(sizeof(float)) + kWidenedAlignment - 1) /
+             kWidenedAlignment * kWidenedAlignment;
   };
   const auto writes = static_cast<std::size_t>(plan.op().writes);
   for (std::size_t i = 0; i < plan.inputs(); ++i) {

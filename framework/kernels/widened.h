@@ -19,11 +19,14 @@ struct Widened {
   struct Tensor {
     std::size_t index;  // among the inputs, or the outputs
     DType dtype;
-    std::int64_t elements;
-    std::int64_t offset;  // in the workspace, a multiple of 256
+    std::int64_t rows, columns;  // a dense tensor is one row
+    std::int64_t pitch;          // elements from the start of a row to that of the next
+    std::int64_t offset;         // in the workspace, a multiple of 256
   };
 
-  explicit Widened(const KernelPlan& plan);
+  // `pitches`: of inputs, then outputs, as in GpuKernelMaker::prepare(). The workspace has room for
+  // the padding.
+  explicit Widened(const KernelPlan& plan, std::span<const std::int64_t> pitches = {});
 
   // The pointers of a launch, with tensors in the workspace instead of those of 16 bits.
   void point(const KernelPointers& p, std::span<void*> in, std::span<void*> out) const;

@@ -35,6 +35,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   if (graph.locks == LockDuration::kEachVariable) copy_variables(graph);
   split_ranks(graph, context);
   group_copies(graph, context);
+  pad_rows(graph, context);
   ExecutionSchedule launches = schedule(graph, context);
   prepare_kernels(graph, launches, context);
   MemoryLayout memory = plan_memory(graph, launches, context);

@@ -198,18 +198,19 @@ class MemoryPlanner {
   BufferIndex made_for(Value value) {
     const PlanNode& node = graph_.node(value.node);
     const auto fetch = fetched_as_.find(value);
-    if (fetch != fetched_as_.end()) return make_buffer(graph_.node(fetch->second), 0);
+    if (fetch != fetched_as_.end()) return make_buffer({fetch->second, 0});
     if (node.fetch() >= 0) {
       const auto made = fetched_as_.find(node.inputs[0]);
       if (made != fetched_as_.end() && made->second == value.node)
         return made_.buffer(node.inputs[0]);
     }
-    return make_buffer(node, at(value.index));
+    return make_buffer(value);
   }
 
-  BufferIndex make_buffer(const PlanNode& node, std::size_t i) {
-    BufferRecord record{BufferKind::kArena, node.devices[i], bytes_of(node, i)};
-    record.sliced = bool(node.division(static_cast<int>(i)));
+  BufferIndex make_buffer(Value value) {
+    const PlanNode& node = graph_.node(value.node);
+    BufferRecord record{BufferKind::kArena, graph_.device(value), bytes_of(value)};
+    record.sliced = bool(graph_.division(value));
     record.node = node.node;
     if (node.fetch() >= 0) {
       record.kind = BufferKind::kFetch;
@@ -227,10 +228,10 @@ class MemoryPlanner {
   }
 
   // The bytes of an output, or of its largest shard.
-  std::int64_t bytes_of(const PlanNode& node, std::size_t i) const {
-    if (node.division(static_cast<int>(i)).kind != Division::Kind::kRows)
-      return node.types[i].bytes();
-    return graph_.rows_of(node.types[i], node.device(), graph_.most_samples(node.device())).bytes();
+  std::int64_t bytes_of(Value value) const {
+    if (graph_.division(value).kind != Division::Kind::kRows) return graph_.bytes(value);
+    const int device = graph_.node(value.node).device();
+    return graph_.rows_of(graph_.type(value), device, graph_.most_samples(device)).bytes();
   }
 
   // The buffer that output i may overwrite, or none. It holds an input of the same size in the same
@@ -244,7 +245,7 @@ class MemoryPlanner {
       const BufferRecord& record = made_.buffers[buffer];
       if (record.kind != BufferKind::kArena || record.device != node.devices[i] ||
           record.sliced != bool(node.division(static_cast<int>(i))) ||
-          record.bytes != bytes_of(node, i))
+          record.bytes != bytes_of({n, static_cast<int>(i)}))
         continue;
       if (last_user(buffer, launch) && fed_once(n, buffer)) return buffer;
     }

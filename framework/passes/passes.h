@@ -111,6 +111,10 @@ void split_ranks(PlanGraph& plan, const PlanContext& context);
 // copies. From here on the order of nodes is the order of launches.
 void group_copies(PlanGraph& plan, const PlanContext& context);
 
+// Pads rows of 16-bit tensors on GPUs to whole packs of 8 elements, where all kernels that use a
+// tensor take pitches (GpuKernelMaker::takes_pitches).
+void pad_rows(PlanGraph& plan, const PlanContext& context);
+
 // Puts launches in one global order, on strands, with the waits between them. A copy between host
 // and GPU is on a strand of the GPU, and a copy between GPUs on one of its destination. Parts of
 // ranks are on strands for communication. Throws InvalidArgument for a collective if none of its

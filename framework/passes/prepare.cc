@@ -25,10 +25,10 @@ GpuRun copy_on_gpu(const PlanNode& copy) {
 }
 
 GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel,
-                      bool deterministic) {
+                      bool deterministic, std::span<const std::int64_t> pitches = {}) {
   if (node.inputs.empty() && node.types.empty()) return [](const KernelPointers&, GpuStream&) {};
   if (node.op == &kCopy) return copy_on_gpu(node);
-  GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
+  GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic, pitches);
   require<NotFoundError>(bool(run), kernel.node().describe(), ": there is no kernel for ",
                          name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
   return run;
@@ -88,7 +88,8 @@ void prepare_whole(const PlanGraph& graph, const PlanNode& node, const Device& d
   if (node.rank())
     prepare_rank(node, device, kernel, options.deterministic, launch);
   else if (device.backend)
-    launch.enqueue = prepare_on_gpu(node, device, kernel, options.deterministic);
+    launch.enqueue =
+        prepare_on_gpu(node, device, kernel, options.deterministic, graph.pitches_of(launch.node));
   else
     launch.run = prepare_kernel(kernel, options.reference_kernels);
   launch.workspace_bytes = kernel.workspace_bytes();

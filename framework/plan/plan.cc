@@ -87,6 +87,25 @@ NodeIndex PlanGraph::find(const Node& node) const {
   return found == nodes.end() ? NodeIndex() : NodeIndex(found - nodes.begin());
 }
 
+std::int64_t PlanGraph::pitch(Value value) const {
+  const auto found = pitches.find(value);
+  return found == pitches.end() ? 0 : found->second;
+}
+
+std::int64_t PlanGraph::bytes(Value value) const {
+  const std::int64_t dense = type(value).bytes(), padded = pitch(value);
+  return padded == 0 ? dense : dense / type(value).shape.back() * padded;
+}
+
+std::vector<std::int64_t> PlanGraph::pitches_of(NodeIndex n) const {
+  if (pitches.empty()) return {};
+  std::vector<std::int64_t> all;
+  for (const Value& input : node(n).inputs) all.push_back(pitch(input));
+  for (int i = 0; i < std::ssize(node(n).types); ++i) all.push_back(pitch({n, i}));
+  if (std::ranges::count(all, 0) == std::ssize(all)) return {};
+  return all;
+}
+
 std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   types.reserve(of.inputs.size());

@@ -162,6 +162,10 @@ struct PlanGraph {
   Indexed<PlanNode> nodes;
   std::vector<TransferRecord> transfers;
 
+  // Tensors of GPUs whose rows are padded (passes/pad_rows.cc): elements from the start of a row,
+  // along the last dimension, to that of the next.
+  std::map<Value, std::int64_t> pitches;
+
   int shards_per_device = 1;
   std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
   // Nodes that compute on the whole batch of one tower, so that their results depend on how many
@@ -194,6 +198,12 @@ struct PlanGraph {
   NodeIndex find(const Node& node) const;
   // The type of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
+  // The pitch of a value; 0 if it is dense.
+  std::int64_t pitch(Value value) const;
+  // The bytes of the whole tensor in memory, with the padding of its rows.
+  std::int64_t bytes(Value value) const;
+  // The pitches of a node's inputs, then of its outputs; none if all are dense.
+  std::vector<std::int64_t> pitches_of(NodeIndex n) const;
   // The type of the part that a node takes: of one shard, if the value names it.
   TensorType taken_type(Value value) const;
   Division division(Value value) const { return node(value.node).division(value.index); }

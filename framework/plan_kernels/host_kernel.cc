@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/node.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/widened.h"
 
@@ -25,8 +26,8 @@ void say_once(DType dtype) {
 // that kernel's workspace.
 class HalfKernel {
  public:
-  explicit HalfKernel(KernelPlan& plan)
-      : tensors_(plan),
+  HalfKernel(KernelPlan& plan, std::span<const std::int64_t> pitches)
+      : tensors_(plan, pitches),
         whole_(plan.range()),
         inner_workspace_(tensors_.bytes + bytes_of_pointers(plan.inputs() + plan.outputs())) {
     const Op& op = plan.op();
@@ -48,8 +49,7 @@ class HalfKernel {
     const std::span inputs(pointers, p.inputs()), outputs(pointers + p.inputs(), p.outputs());
     tensors_.point(p, inputs, outputs);
     for (const Widened::Tensor& tensor : tensors_.read)
-      kernels::half_conversion(tensor.dtype)
-          .widen(p.input<std::uint16_t>(tensor.index), at<float>(p, tensor), tensor.elements);
+      widen(p, p.input<std::uint16_t>(tensor.index), tensor);
     run_(KernelPointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()},
                         p.step(), p.first_row()));
     for (std::size_t i = 0; i < tensors_.variables; ++i)
@@ -68,8 +68,16 @@ class HalfKernel {
   static T* at(const KernelPointers& p, const Widened::Tensor& tensor) {
     return reinterpret_cast<T*>(p.workspace() + tensor.offset);
   }
+  // Widened tensors are dense.
+  static void widen(const KernelPointers& p, const std::uint16_t* from, const Widened::Tensor& to) {
+    for (std::int64_t row = 0; row < to.rows; ++row)
+      kernels::half_conversion(to.dtype).widen(from + row * to.pitch,
+                                               at<float>(p, to) + row * to.columns, to.columns);
+  }
   static void narrow(const KernelPointers& p, const Widened::Tensor& from, std::uint16_t* to) {
-    kernels::half_conversion(from.dtype).narrow(at<float>(p, from), to, from.elements);
+    for (std::int64_t row = 0; row < from.rows; ++row)
+      kernels::half_conversion(from.dtype)
+          .narrow(at<float>(p, from) + row * from.columns, to + row * from.pitch, from.columns);
   }
 
   Widened tensors_;
@@ -80,10 +88,13 @@ class HalfKernel {
 
 }  // namespace
 
-KernelRun prepare_kernel(KernelPlan& kernel, bool reference) {
+KernelRun prepare_kernel(KernelPlan& kernel, bool reference,
+                         std::span<const std::int64_t> pitches) {
   const Op& op = kernel.op();
+  require<InternalError>(pitches.empty() || !op.half, kernel.node().describe(),
+                         ": its host kernel takes no padded rows");
   if (!op.half && has_half(kernel))
-    return [half = std::make_shared<const HalfKernel>(kernel)](const KernelPointers& p) {
+    return [half = std::make_shared<const HalfKernel>(kernel, pitches)](const KernelPointers& p) {
       (*half)(p);
     };
   if (op.cpu && !(reference && op.reference))

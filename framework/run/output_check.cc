@@ -40,8 +40,8 @@ void OutputCheck::look_at(LaunchIndex launch, int shard, std::span<void* const> 
     const DType dtype = of_shard[i].dtype;
     const WorkRange made = elements_of(node, plan_->launches[launch], i, of_shard[i]);
     with_bytes_on_host(
-        of_shard[i], outputs[i], *(*devices_)[at(node.devices[i])],
-        [&](std::span<const std::byte> all) {
+        of_shard[i], plan_->pitch({n, static_cast<int>(i)}), outputs[i],
+        *(*devices_)[at(node.devices[i])], [&](std::span<const std::byte> all) {
           const auto elements =
               all.subspan(at(made.begin) * size_of(dtype), at(made.size()) * size_of(dtype));
           auto bad = find_bad(dtype, elements);

@@ -1,5 +1,7 @@
 #include "belfry/framework/run/output_watch.h"
 
+#include <cstring>
+
 #include "belfry/framework/base/check_hash.h"
 #include "belfry/framework/base/text.h"
 
@@ -20,13 +22,20 @@ std::vector<TensorType> types_of_shard(const Plan& plan, const PlanNode& node, i
   return plan.output_types(node, plan.samples(node.device(), shard).size());
 }
 
-void with_bytes_on_host(const TensorType& type, const void* memory, const Device& device,
+void with_bytes_on_host(const TensorType& type, std::int64_t pitch, const void* memory,
+                        const Device& device,
                         const std::function<void(std::span<const std::byte>)>& f) {
   const auto bytes = static_cast<std::size_t>(type.bytes());
   if (!memory) return;
   if (!device.backend) return f({static_cast<const std::byte*>(memory), bytes});
-  std::vector<std::byte> host(bytes);
-  device.backend->copy(host.data(), memory, bytes);
+  const std::size_t row = pitch > 0 ? at(type.shape.back()) * size_of(type.dtype) : bytes;
+  const std::size_t step = pitch > 0 ? at(pitch) * size_of(type.dtype) : bytes;
+  const std::size_t rows = row > 0 ? bytes / row : 0;
+  std::vector<std::byte> host(rows * step);
+  device.backend->copy(host.data(), memory, host.size());
+  for (std::size_t r = 1; r < rows; ++r)
+    std::memmove(host.data() + r * row, host.data() + r * step, row);
+  host.resize(bytes);
   f(host);
 }
 
@@ -46,7 +55,8 @@ void OutputHashes::look_at(LaunchIndex launch, int shard, std::span<void* const>
   std::vector<std::uint64_t>& hashes = hashes_[n][at(shard)];
   hashes.assign(outputs.size(), 0);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    with_bytes_on_host(types[i], outputs[i], *(*devices_)[at(node.devices[i])],
+    with_bytes_on_host(types[i], plan_->pitch({n, static_cast<int>(i)}), outputs[i],
+                       *(*devices_)[at(node.devices[i])],
                        [&](std::span<const std::byte> bytes) { hashes[i] = check_hash(bytes); });
 }
 

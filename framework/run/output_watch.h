@@ -29,8 +29,10 @@ class OutputWatch {
 // The types of a node's outputs, or of the parts that a shard computes.
 std::vector<TensorType> types_of_shard(const Plan& plan, const PlanNode& node, int shard);
 
-// Calls f(elements, as bytes) with a tensor, which may lie on a GPU; not for a null pointer.
-void with_bytes_on_host(const TensorType& type, const void* memory, const Device& device,
+// Calls f(elements, as bytes) with a tensor, which may lie on a GPU, where its rows may be padded
+// (PlanGraph::pitch); not for a null pointer.
+void with_bytes_on_host(const TensorType& type, std::int64_t pitch, const void* memory,
+                        const Device& device,
                         const std::function<void(std::span<const std::byte>)>& f);
 
 // Hashes each output of what towers compute. Two runs of a step, by different processes, are

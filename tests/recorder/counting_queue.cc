@@ -62,7 +62,7 @@ void CountingQueue::launch(const cuda::KernelLaunch& launch) {
 }
 
 void CountingQueue::matmul(const cuda::MatMulCall& call) {
-  const cuda::MatMul& m = call.matmul;
+  const cuda::MatMul& m = products_.emplace_back(call.matmul);
   const std::int64_t c = bytes_of(m.c, m.count, m.wide ? DType::kF32 : m.dtype);
   launches_.push_back({"cublasLtMatmul",
                        {.read = bytes_of(m.a, m.count, m.dtype) + bytes_of(m.b, m.count, m.dtype) +

@@ -25,6 +25,8 @@ class CountingQueue final : public cuda::KernelQueue {
   WatchedMemory& memory() { return memory_; }
   // The launches since the last call, in order.
   std::vector<CountedLaunch> take() { return std::exchange(launches_, {}); }
+  // All products so far.
+  const std::vector<cuda::MatMul>& products() const { return products_; }
 
   void launch(const cuda::KernelLaunch& launch) override;
   void matmul(const cuda::MatMulCall& call) override;
@@ -39,6 +41,7 @@ class CountingQueue final : public cuda::KernelQueue {
  private:
   WatchedMemory memory_;
   std::vector<CountedLaunch> launches_;
+  std::vector<cuda::MatMul> products_;
   cuda::Fault fault_;
   std::uint64_t step_ = 0;
 };

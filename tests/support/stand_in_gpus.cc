@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include <sys/mman.h>
@@ -277,18 +278,32 @@ void StandInGpus::require_used(int gpu) const {
   require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
 }
 
-GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
+// As kernels of the module do.
+bool StandInGpus::takes_pitches(const Op& op) const {
+  static const std::set<std::string_view> names{
+      "Accuracy",         "BroadcastMatMul",           "CrossEntropyWithGradient",     "MatMul",
+      "MatMulTransposeA", "SparseSoftmaxCrossEntropy", "SparseSoftmaxCrossEntropyGrad"};
+  return takes_pitches_ && names.contains(op.name);
+}
+
+GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic,
+                            std::span<const std::int64_t> pitches) const {
   refuse_capture("a search for algorithms");
   ++counters_->prepared;
   ++(deterministic ? counters_->deterministic : counters_->fastest);
   const Op& op = plan.op();
   if (op.name == lacking_) return {};
-  KernelRun kernel = prepare_kernel(plan, false);
+  KernelRun kernel = prepare_kernel(plan, false, pitches);
   Memory memory{.writes = static_cast<std::size_t>(op.writes),
                 .workspace = static_cast<std::size_t>(plan.workspace_bytes()),
                 .step = op.random};
-  for (std::size_t i = 0; i < plan.inputs(); ++i) memory.inputs.push_back(plan.input(i).bytes());
-  for (std::size_t i = 0; i < plan.outputs(); ++i) memory.outputs.push_back(plan.output(i).bytes());
+  const auto bytes = [&](const TensorType& type, std::size_t number) {
+    const std::int64_t pitch = pitches.empty() ? 0 : pitches[number];
+    return pitch == 0 ? type.bytes() : type.bytes() / type.shape.back() * pitch;
+  };
+  for (std::size_t i = 0; i < plan.inputs(); ++i) memory.inputs.push_back(bytes(plan.input(i), i));
+  for (std::size_t i = 0; i < plan.outputs(); ++i)
+    memory.outputs.push_back(bytes(plan.output(i), plan.inputs() + i));
   if (op.collective && !op.ranks) {
     memory.participants = static_cast<std::size_t>(op.collective(plan.node()));
     memory.element = size_of(plan.dtype());

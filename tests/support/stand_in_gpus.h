@@ -59,6 +59,8 @@ class StandInGpus final : public FakeGpus {
   std::int64_t in_use(int gpu) const;
   // From now on, there is no kernel for the op of this name.
   void lack_kernel(std::string op) { lacking_ = std::move(op); }
+  // From now on, no kernel takes padded rows.
+  void refuse_pitches() { takes_pitches_ = false; }
   // The NCCL that it stands in for; 2.28.9 by default.
   void set_nccl(NcclInfo info) { nccl_ = std::move(info); }
   // The faults of the next calls of NCCL; see stand_in_communicators.h.
@@ -101,7 +103,9 @@ class StandInGpus final : public FakeGpus {
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
       const std::atomic<bool>& failed) const override;
-  GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
+  GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic,
+                 std::span<const std::int64_t> pitches = {}) const override;
+  bool takes_pitches(const Op& op) const override;
   GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
 
  private:
@@ -143,6 +147,7 @@ class StandInGpus final : public FakeGpus {
   bool peers_;
   std::chrono::milliseconds copy_time_{0};
   std::string lacking_;
+  bool takes_pitches_ = true;
   NcclInfo nccl_{.version = 22809};
   std::unique_ptr<NcclFaults> nccl_faults_;
   std::unique_ptr<Counters> counters_;

@@ -7,14 +7,15 @@
 namespace belfry::cuda {
 namespace {
 
-// One kernel for all types of y. A thread takes four neighbours, at once where both addresses
-// allow.
+// One kernel for all types of y. A thread takes four neighbours of a row, at once where both
+// addresses allow. Dense elements are one row.
 template <class From>
 struct Cast {
   using Shared = Nothing;
   static constexpr int kEach = 4;
   DType to;
-  std::int64_t count;
+  CastRows of;
+  std::int64_t fours;  // of a row
   bool packed;
   const From* x;
   void* y;
@@ -25,34 +26,37 @@ struct Cast {
     return S::narrow(functors::Convert<typename S::Type>{}(in.wide(k)));
   }
   template <class To>
-  BELFRY_HD void convert(std::int64_t first) const {
-    To* const out = static_cast<To*>(y);
-    if (packed && first + kEach <= count) {
-      const auto in = Lanes<From, kEach>::load(x + first);
+  BELFRY_HD void convert(std::int64_t row, std::int64_t first) const {
+    const From* const from = x + row * of.pitch_x;
+    To* const out = static_cast<To*>(y) + row * of.pitch_y;
+    if (packed && first + kEach <= of.columns) {
+      const auto in = Lanes<From, kEach>::load(from + first);
       Lanes<To, kEach> four;
       for (int k = 0; k < kEach; ++k) four.at[k] = converted<To>(in, k);
       four.store(out + first);
       return;
     }
-    for (std::int64_t i = first; i < first + kEach && i < count; ++i) {
-      const Lanes<From, kEach> in{{x[i]}};
+    for (std::int64_t i = first; i < first + kEach && i < of.columns; ++i) {
+      const Lanes<From, kEach> in{{from[i]}};
       out[i] = converted<To>(in, 0);
     }
   }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
-      const std::int64_t first = (block.index * block.threads + thread) * kEach;
-      if (first >= count) return;
+      const std::int64_t number = block.index * block.threads + thread;
+      const std::int64_t row = of.rows > 1 ? number / fours : 0;
+      const std::int64_t first = (number - row * fours) * kEach;
+      if (row >= of.rows || first >= of.columns) return;
       switch (to) {
-        case DType::kF16: return convert<kernels::F16>(first);
-        case DType::kBF16: return convert<kernels::BF16>(first);
-        case DType::kF32: return convert<float>(first);
-        case DType::kF64: return convert<double>(first);
-        case DType::kI32: return convert<std::int32_t>(first);
-        case DType::kI64: return convert<std::int64_t>(first);
-        case DType::kU8: return convert<std::uint8_t>(first);
-        default: return convert<bool>(first);
+        case DType::kF16: return convert<kernels::F16>(row, first);
+        case DType::kBF16: return convert<kernels::BF16>(row, first);
+        case DType::kF32: return convert<float>(row, first);
+        case DType::kF64: return convert<double>(row, first);
+        case DType::kI32: return convert<std::int32_t>(row, first);
+        case DType::kI64: return convert<std::int64_t>(row, first);
+        case DType::kU8: return convert<std::uint8_t>(row, first);
+        default: return convert<bool>(row, first);
       }
     });
   }
@@ -60,21 +64,28 @@ struct Cast {
 
 }  // namespace
 
-void cast(KernelQueue& queue, DType from, const void* x, DType to, void* y, std::int64_t begin,
-          std::int64_t end) {
+void cast(KernelQueue& queue, DType from, const void* x, DType to, void* y, const CastRows& of) {
   kernels::visit_half_or(
       from, [](DType other, const auto& f) { visit_any(other, f); },
       [&]<class From>(From) {
         constexpr int kEach = Cast<From>::kEach;
-        const From* const first = static_cast<const From*>(x) + begin;
-        std::byte* const into =
-            static_cast<std::byte*>(y) + begin * static_cast<std::int64_t>(size_of(to));
-        const bool packed = reinterpret_cast<std::uintptr_t>(first) % (kEach * sizeof(From)) == 0 &&
-                            reinterpret_cast<std::uintptr_t>(into) % (kEach * size_of(to)) == 0;
-        const std::int64_t count = end - begin;
-        launch(queue, Cast<From>{to, count, packed, first, into},
-               grid_for((count + kEach - 1) / kEach));
+        const auto begin_at = [](const void* address, std::size_t bytes) {
+          return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+        };
+        const bool packed = begin_at(x, kEach * sizeof(From)) && begin_at(y, kEach * size_of(to)) &&
+                            (of.rows == 1 || (of.pitch_x % kEach == 0 && of.pitch_y % kEach == 0));
+        const std::int64_t fours = (of.columns + kEach - 1) / kEach;
+        launch(queue, Cast<From>{to, of, fours, packed, static_cast<const From*>(x), y},
+               grid_for(of.rows * fours));
       });
+}
+
+void cast(KernelQueue& queue, DType from, const void* x, DType to, void* y, std::int64_t begin,
+          std::int64_t end) {
+  const auto at = [&](DType type) { return begin * static_cast<std::int64_t>(size_of(type)); };
+  const std::int64_t count = end - begin;
+  cast(queue, from, static_cast<const std::byte*>(x) + at(from), to,
+       static_cast<std::byte*>(y) + at(to), {1, count, count, count});
 }
 
 }  // namespace belfry::cuda

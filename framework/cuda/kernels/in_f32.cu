@@ -19,7 +19,7 @@ class InF32 {
     tensors_.point(p, inputs_, outputs_);
     for (const Widened::Tensor& tensor : tensors_.read)
       cast(queue, tensor.dtype, p.input<void>(tensor.index), DType::kF32, at(p, tensor), 0,
-           tensor.elements);
+           tensor.rows * tensor.pitch);
     // Kernels read the step from their GPU's memory.
     run_(KernelPointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0,
                         p.first_row()),
@@ -38,7 +38,7 @@ class InF32 {
   }
   static void narrow(KernelQueue& queue, const KernelPointers& p, const Widened::Tensor& tensor,
                      void* to) {
-    cast(queue, DType::kF32, at(p, tensor), tensor.dtype, to, 0, tensor.elements);
+    cast(queue, DType::kF32, at(p, tensor), tensor.dtype, to, 0, tensor.rows * tensor.pitch);
   }
 
   Widened tensors_;
@@ -48,8 +48,9 @@ class InF32 {
 
 }  // namespace
 
-QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& prepare) {
-  Widened tensors(plan);
+QueueRun in_f32(KernelPlan& plan, std::span<const std::int64_t> pitches,
+                const std::function<QueueRun(KernelPlan&)>& prepare) {
+  Widened tensors(plan, pitches);
   KernelPlan wide(plan.node(), tensors.inputs, tensors.outputs, plan.range());
   wide.set_op(plan.op());
   wide.set_batch(plan.batch());

@@ -6,8 +6,9 @@
 
 namespace belfry::cuda {
 
-// Prepares the plan with f32 in place of 16-bit types; kernels before and after convert. Empty if
-// `prepare` gives nothing.
-QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& prepare);
+// Prepares the plan with f32 in place of 16-bit types; kernels before and after convert. Tensors of
+// f32 keep their pitches. Empty if `prepare` gives nothing.
+QueueRun in_f32(KernelPlan& plan, std::span<const std::int64_t> pitches,
+                const std::function<QueueRun(KernelPlan&)>& prepare);
 
 }  // namespace belfry::cuda

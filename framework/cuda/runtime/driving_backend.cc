@@ -8,6 +8,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/kernels/fused_kernel.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pitched_kernel.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 #include "belfry/framework/cuda/runtime/communicators.h"
 #include "belfry/framework/cuda/runtime/cuda_stream.h"
@@ -15,6 +17,8 @@
 
 namespace belfry::cuda {
 namespace {
+
+const Variant padded_rows("matmul.padded_rows");
 
 // The GPU whose memory the address is in; -1 for host memory. `otherwise`: if CUDA does not say.
 int gpu_of(const void* address, int otherwise) {
@@ -177,7 +181,8 @@ std::unique_ptr<GpuCommunicators> DrivingBackend::make_communicators(
       nccl_library(), gpus, limit, [this](int gpu) { use(gpu); }, world, &failed);
 }
 
-GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
+GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic,
+                               std::span<const std::int64_t> pitches) const {
   const DeviceGuard guard = enter(gpu);
   const std::lock_guard lock(choosing_);
   std::unique_ptr<Chooser>& chooser = choosers_[{gpu, deterministic}];
@@ -187,9 +192,13 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
   chooser->source.serve(plan.node());
   NotedNeeds algorithms(chooser->provider);
   algorithms.needs.memory = !plan.op().collective;  // sums refuse no input
-  QueueRun run = prepare_gpu_kernel(plan, algorithms);
+  QueueRun run = prepare_gpu_kernel(plan, algorithms, {pitches});
   if (!run) return {};
   return StreamRun{std::move(run), algorithms.needs};
+}
+
+bool DrivingBackend::takes_pitches(const Op& op) const {
+  return padded_rows.on() && cuda::takes_pitches(op);
 }
 
 GpuRun DrivingBackend::prepare_fused(int gpu, const PlanGraph&, const PlanNode& node) const {

@@ -32,7 +32,9 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
       const std::atomic<bool>& failed) const override;
-  GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
+  GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic,
+                 std::span<const std::int64_t> pitches = {}) const override;
+  bool takes_pitches(const Op& op) const override;
   GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
   std::string algorithms(bool deterministic) const override;
   void give_algorithms(bool deterministic, std::string_view text,

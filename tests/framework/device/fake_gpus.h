@@ -45,7 +45,10 @@ class FakeGpus : public GpuBackend {
                                                        const std::atomic<bool>&) const override {
     return nullptr;
   }
-  GpuRun prepare(int, KernelPlan&, bool) const override { return {}; }
+  GpuRun prepare(int, KernelPlan&, bool, std::span<const std::int64_t>) const override {
+    return {};
+  }
+  bool takes_pitches(const Op&) const override { return false; }
   std::string algorithms(bool) const override { return ""; }
   void give_algorithms(bool, std::string_view, const std::string&) const override {}
   GpuRun prepare_fused(int, const PlanGraph&, const PlanNode&) const override { return {}; }
