@@ -12,6 +12,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
@@ -143,6 +144,8 @@ void write_checkpoint(Manifest head, std::span<const StoredVariable> weights,
                       std::span<const StoredVariable> state, const std::string& path,
                       FileSystem& files, const SaveOptions& options,
                       const std::function<void()>& check_source) {
+  static const RangeName kWriteCheckpoint("write checkpoint");
+  const ProfilerRange range(kWriteCheckpoint);
   CheckpointFolder folder(files, path);
   std::string bad = write_tensors(folder, kModelFile, weights, head);
   const std::string bad_state = write_tensors(folder, kStateFile, state, head);
@@ -186,6 +189,8 @@ void save_variables(std::span<const StoredVariable> variables, std::uint64_t ste
 
 CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra,
                                        SnapshotMemory* kept) {
+  static const RangeName kCopyVariables("copy variables");
+  const ProfilerRange range(kCopyVariables);
   require(extra.kind() == JsonValue::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require_intact(session, "a checkpoint");

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/output_watch.h"
@@ -39,6 +40,7 @@ GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
       places_(linked.programs.size()),
       segments_(plan_.commands.segments.size()) {
   make_streams();
+  name_ranges();
   for (const StrandIndex strand : plan_.commands.events) {
     const Device& device = *runtime.devices[at(plan_.strands[strand].device)];
     events_.push_back(device.backend->make_event(device.gpu));
@@ -69,6 +71,16 @@ void GpuExecutor::make_streams() {
   for (const Launch& launch : plan_.launches)
     if (GpuStream* const stream = streams_[launch.strand].stream)
       stream->get_ready(launch.rank ? launch.rank->sum() : launch.enqueue);
+}
+
+void GpuExecutor::name_ranges() {
+  const auto name = [this](LaunchIndex l) { return plan_.node(plan_.launches[l].node).name(); };
+  for (const LaunchIndex l : plan_.launches.indices())
+    launch_ranges_.push_back(streams_[plan_.launches[l].strand].stream ? RangeName(name(l))
+                                                                       : RangeName());
+  for (const Segment& segment : plan_.commands.segments)
+    segment_ranges_.emplace_back(
+        cat("segment: ", name(segment.launches.front()), " to ", name(segment.launches.back())));
 }
 
 void GpuExecutor::run(int thread) {
@@ -148,6 +160,7 @@ bool GpuExecutor::act(const Command& command) {
 }
 
 void GpuExecutor::enqueue(LaunchIndex launch) try {
+  const ProfilerRange range(launch_ranges_[launch]);
   const LinkedLaunch& linked = linked_.launch(launch);
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
@@ -171,6 +184,7 @@ void GpuExecutor::enqueue(LaunchIndex launch) try {
 }
 
 void GpuExecutor::replay(const Command& begin) {
+  const ProfilerRange range(segment_ranges_[at(begin.number)]);
   const Segment& segment = plan_.commands.segments[at(begin.number)];
   if (segment.writes) run_.has_written.store(true, std::memory_order_relaxed);
   for (const LaunchIndex launch : segment.launches) linked_.guard->before(launch);
@@ -202,6 +216,8 @@ bool GpuExecutor::must_capture(bool watched) {
 
 // Call it while nobody polls the streams: that would end the capture.
 void GpuExecutor::capture(int thread) {
+  static const RangeName kCapture("capture");
+  const ProfilerRange range(kCapture);
   const LinkedPlan::GpuProgram& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
   GpuStream* origin = nullptr;  // of the segment that is being captured

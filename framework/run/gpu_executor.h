@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/ranks.h"
 #include "belfry/framework/run/run_state.h"
@@ -59,6 +60,7 @@ class GpuExecutor {
 
  private:
   void make_streams();
+  void name_ranges();
   GpuStream& stream(StrandIndex strand) const { return *streams_[strand].stream; }
   GpuStream& serving(const Command& command) const;
   bool follow(const std::vector<Command>& commands, std::atomic<const Command*>& place);
@@ -86,6 +88,9 @@ class GpuExecutor {
   MemoryBlock counters_;                             // memory of stamps
   std::vector<std::unique_ptr<GpuEvent>> events_;
   std::vector<Captured> segments_;
+  // What profilers show: a name per launch of a GPU, and one per segment.
+  Indexed<Launch, RangeName> launch_ranges_;
+  std::vector<RangeName> segment_ranges_;
   bool warm_ = false;  // a run has gone launch by launch, and none has failed since
   std::array<bool, FeedSlots::kCount> captured_ = {};
   std::atomic<bool> refused_ = false;  // a GPU has refused a segment, so all runs go by launches

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpu_memory.h"
@@ -141,6 +142,8 @@ void FeedStaging::give_back(int slot) noexcept {
 }
 
 void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
+  static const RangeName kCopyFeeds("copy feeds");
+  const ProfilerRange range(kCopyFeeds);
   const std::lock_guard lock(linking_);
   for (std::size_t i = 0; i < feeds.size(); ++i)
     if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);

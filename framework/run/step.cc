@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/run/output_watch.h"
@@ -135,6 +136,8 @@ Trace end_recording(const Plan& plan, const std::vector<std::unique_ptr<Device>>
 
 void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
                                   RunOptions options) {
+  static const RangeName kStep("step");
+  const ProfilerRange range(kStep);
   auto& [linked, run, gpus, cpus, exchanger, body, activity] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();

@@ -58,6 +58,7 @@ function(belfry_find_cuda missing)
   find_path(BELFRY_CUBLASLT_INCLUDE cublasLt.h HINTS ${folders} PATH_SUFFIXES include)
   find_path(BELFRY_CUDNN_INCLUDE cudnn_v9.h HINTS ${cudnn_folders} PATH_SUFFIXES include)
   find_path(BELFRY_NCCL_INCLUDE nccl.h HINTS ${nccl_folders} PATH_SUFFIXES include)
+  find_path(BELFRY_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${folders} PATH_SUFFIXES include)
   find_library(BELFRY_CUDART_LIBRARY libcudart.so.${nvcc_major}
                HINTS ${folders} PATH_SUFFIXES lib64 lib)
   find_library(BELFRY_CUBLASLT_LIBRARY libcublasLt.so.${nvcc_major}
@@ -65,7 +66,7 @@ function(belfry_find_cuda missing)
   find_library(BELFRY_CUDNN_LIBRARY libcudnn.so.9 HINTS ${cudnn_folders} PATH_SUFFIXES lib64 lib)
   find_library(BELFRY_NCCL_LIBRARY libnccl.so.2 HINTS ${nccl_folders} PATH_SUFFIXES lib64 lib)
   mark_as_advanced(BELFRY_CUDART_INCLUDE BELFRY_CUBLASLT_INCLUDE BELFRY_CUDNN_INCLUDE
-                   BELFRY_NCCL_INCLUDE BELFRY_CUDART_LIBRARY BELFRY_CUBLASLT_LIBRARY
+                   BELFRY_NCCL_INCLUDE BELFRY_NVTX_INCLUDE BELFRY_CUDART_LIBRARY BELFRY_CUBLASLT_LIBRARY
                    BELFRY_CUDNN_LIBRARY BELFRY_NCCL_LIBRARY)
 
   set(rpath "")
@@ -139,6 +140,14 @@ if(no_gpu_module)
   set_property(SOURCE framework/device/gpus.cc APPEND PROPERTY COMPILE_DEFINITIONS
                "BELFRY_NO_GPU_MODULE=\"${no_gpu_module}\"")
   return()
+endif()
+
+# The header of NVTX needs no CUDA, so the library includes it itself.
+if(BELFRY_NVTX_INCLUDE)
+  set_source_files_properties(framework/base/profiler_range.cc PROPERTIES
+    COMPILE_DEFINITIONS BELFRY_NVTX COMPILE_OPTIONS "-isystem;${BELFRY_NVTX_INCLUDE}")
+else()
+  message(STATUS "NVTX: nvtx3/nvToolsExt.h not found; profilers see no ranges of Belfry")
 endif()
 
 if(NOT CMAKE_CUDA_COMPILER)

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/trainers/data/not_finite_input.h"
 
 namespace belfry {
@@ -144,6 +145,8 @@ void Evaluator::add(std::vector<Block>& blocks, Values& own) {
 
 // Processes exchange the values of several blocks at once.
 std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& on_samples) {
+  static const RangeName kEvaluation("evaluation");
+  const ProfilerRange range(kEvaluation);
   constexpr std::size_t kMostNumbers = std::size_t{1} << 17;
   input_.clear();
   totals_.clear();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/profiler_range.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/tensor_memory.h"
 #include "belfry/framework/base/text.h"
@@ -121,6 +122,8 @@ bool Prefetcher::is_at_end() {
 }
 
 void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
+  static const RangeName kGatherBatch("gather batch");
+  const ProfilerRange range(kGatherBatch);
   slot.form = batch_plan_.form_of(position.batch);
   FormBatch& filled = slot.filled();
   Batch& batch = filled.batch;
