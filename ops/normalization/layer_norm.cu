@@ -254,29 +254,40 @@ struct FactorLeaf {
 
   template <bool all>
   BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
-    Lanes<X, N> dy_of[kLeaf]{};
-    Lanes<S, N> x_of[kLeaf]{};
-    RowScale<T> by[kLeaf]{};
-    const std::int64_t first = leaf * kLeaf, rest = rows - first;
+    BELFRY_ROLL
+    for (int odd = 0; odd < 2; ++odd) {
+      Value half[N];
+      add_half<all>(leaf * kLeaf + odd, channel, half);
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = odd == 0 ? half[j] : combine(out[j], half[j]);
+    }
+  }
+
+  // Every other row of a leaf. All rows at once would need too many registers.
+  template <bool all>
+  BELFRY_HD void add_half(std::int64_t first, std::int64_t channel, Value (&out)[N]) const {
+    constexpr int kRows = kLeaf / 2;
+    Lanes<X, N> dy_of[kRows]{};
+    Lanes<S, N> x_of[kRows]{};
+    RowScale<T> by[kRows]{};
+    const auto exists = [&](int k) { return all || first + 2 * k < rows; };
     BELFRY_UNROLL
-    for (int k = 0; k < kLeaf; ++k) {
-      if (!all && k >= rest) continue;
-      const std::int64_t at = (first + k) * channels + channel;
+    for (int k = 0; k < kRows; ++k) {
+      if (!exists(k)) continue;
+      const std::int64_t at = (first + 2 * k) * channels + channel;
       dy_of[k] = Lanes<X, N>::load(dy + at);
       x_of[k] = Lanes<S, N>::load(x + at);
-      by[k] = scales[first + k];
+      by[k] = scales[first + 2 * k];
     }
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) {
-      Value v[kLeaf];
+      Value v[kRows];
       BELFRY_UNROLL
-      for (int k = 0; k < kLeaf; ++k) {
+      for (int k = 0; k < kRows; ++k) {
         const T d = dy_of[k].wide(j);
-        v[k] = all || k < rest ? Value{d * ((x_of[k].wide(j) - by[k].mean) * by[k].scale), d}
-                               : neutral();
+        v[k] = exists(k) ? Value{d * ((x_of[k].wide(j) - by[k].mean) * by[k].scale), d} : neutral();
       }
-      out[j] = combine(combine(combine(v[0], v[4]), combine(v[2], v[6])),
-                       combine(combine(v[1], v[5]), combine(v[3], v[7])));
+      out[j] = combine(combine(v[0], v[2]), combine(v[1], v[3]));
     }
   }
 

@@ -32,6 +32,39 @@ struct RowBlocks {
 // A block for each row.
 inline RowBlocks<1> rows_of(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
 
+template <class T>
+struct RowShared {
+  FoldShared<T> fold;
+  T largest, sum;
+};
+
+// Sets shared.largest to the largest x(i), i < n.
+template <class T, class X>
+BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const X& x, std::int64_t n) {
+  fold(block, shared.fold, kernels::Max{}, 0, n, x);
+  block.each([&](int thread) {
+    if (thread == 0) shared.largest = shared.fold.total;
+  });
+}
+
+// Sets shared.sum to the sum of value(i), i < n. Sums of chunks are added one after the other, as
+// on hosts. One thread calls chunk(number, its sum).
+template <class T, class Value, class Chunk>
+BELFRY_HD void sum_chunks(const Block& block, RowShared<T>& shared, std::int64_t n,
+                          const Value& value, const Chunk& chunk) {
+  block.each([&](int thread) {
+    if (thread == 0) shared.sum = 0;
+  });
+  for (std::int64_t first = 0; first < n; first += kChunk) {
+    fold(block, shared.fold, kernels::Add{}, first, first + kChunk < n ? first + kChunk : n, value);
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      shared.sum += shared.fold.total;
+      chunk(static_cast<std::uint32_t>(first / kChunk), shared.fold.total);
+    });
+  }
+}
+
 inline constexpr int kWarpsPerBlock = kFoldThreads / 32;
 // The most columns of a short row of T: 4 KiB.
 template <class T>

@@ -13,6 +13,7 @@
 //   };
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "belfry/framework/cuda/kernels/launch.h"
@@ -45,6 +46,24 @@ using SumGroups = TreeOrder<8, 80>;
 template <class T>
 inline constexpr bool kPacked = std::is_same_v<typename Stored<T>::Type, float> ||
                                 std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
+
+// Stores W elements: one, or 16 bytes by one instruction. As an assignment the compiler may store
+// 16 bytes element by element.
+template <class T, int W>
+BELFRY_HD void store(const T (&from)[W], T* to) {
+  if constexpr (W == 1) {
+    *to = from[0];
+  } else {
+    static_assert(sizeof(from) == 16);
+#if defined(__CUDA_ARCH__)
+    uint4 bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    __stwb(reinterpret_cast<uint4*>(to), bits);
+#else
+    std::memcpy(to, from, sizeof(from));
+#endif
+  }
+}
 
 template <class T, class Sink>
 struct SumKernel {

@@ -16,16 +16,7 @@ struct Store {
   template <int W>
   BELFRY_HD void take(int at, std::int64_t i, const T (&sum)[W], void* const* to,
                       const Shared&) const {
-    for (int k = 0; k < outputs[at]; ++k) {
-      T* const result = static_cast<T*>(to[k]) + i;
-      if constexpr (W == 1) {
-        *result = sum[0];
-      } else {
-        Pack<T> pack;
-        for (int j = 0; j < W; ++j) pack.at[j] = sum[j];
-        *reinterpret_cast<Pack<T>*>(result) = pack;
-      }
-    }
+    for (int k = 0; k < outputs[at]; ++k) store(sum, static_cast<T*>(to[k]) + i);
   }
 };
 

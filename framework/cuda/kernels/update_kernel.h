@@ -68,8 +68,7 @@ BELFRY_HD void apply_to(const typename U::Step& step, const T (&gradient)[W], T*
     U::apply(step, gradient[j], at);
     for (std::size_t k = 0; k < n; ++k) elements[k].at[j] = at[k];
   }
-  for (std::size_t k = 0; k < n; ++k)
-    *reinterpret_cast<Elements*>(variable[k] + first) = elements[k];
+  for (std::size_t k = 0; k < n; ++k) store(elements[k].at, variable[k] + first);
 }
 
 // Updates elements [0, count) of the variables. A thread takes a Pack of each.
