@@ -11,6 +11,7 @@
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/cross_entropy_with_gradient.h"
+#include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
@@ -19,22 +20,6 @@ namespace belfry::cuda {
 namespace {
 
 using kernels::Add;
-using kernels::Max;
-
-template <class T>
-struct RowShared {
-  FoldShared<T> fold;
-  T largest, sum;
-};
-
-// Sets shared.largest to the largest x(i), i < n.
-template <class T, class X>
-BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const X& x, std::int64_t n) {
-  fold(block, shared.fold, Max{}, 0, n, x);
-  block.each([&](int thread) {
-    if (thread == 0) shared.largest = shared.fold.total;
-  });
-}
 
 // y may be x.
 template <class T>
@@ -85,8 +70,7 @@ struct Targets {
   std::int64_t ignored;
 };
 
-// Sums of chunks are added one after the other, as on hosts. A label that is not a class has loss
-// NaN.
+// A label that is not a class has loss NaN.
 template <class X>
 struct LossRow {
   using T = Wide<X>;
@@ -96,24 +80,6 @@ struct LossRow {
   Targets<T> targets;
   std::int64_t classes, pitch;
   T* loss;
-
-  // Adds value(i) of all classes to shared.sum. One thread calls chunk(number, its sum).
-  template <class Value, class Chunk>
-  BELFRY_HD void sum_up(const Block& block, Shared& shared, const Value& value,
-                        const Chunk& chunk) const {
-    block.each([&](int thread) {
-      if (thread == 0) shared.sum = 0;
-    });
-    for (std::int64_t first = 0; first < classes; first += kChunk) {
-      fold(block, shared.fold, Add{}, first, first + kChunk < classes ? first + kChunk : classes,
-           value);
-      block.each([&](int thread) {
-        if (thread > 0) return;
-        shared.sum += shared.fold.total;
-        chunk(static_cast<std::uint32_t>(first / kChunk), shared.fold.total);
-      });
-    }
-  }
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     if (targets.ignores(labels[block.index]))
@@ -135,8 +101,9 @@ struct LossRow {
     };
     T* const y = loss + block.index;
     find_largest(block, shared, row, classes);
-    sum_up(
-        block, shared, [&](std::int64_t i) { return math::exp(row(i) - shared.largest); }, chunk);
+    sum_chunks(
+        block, shared, classes, [&](std::int64_t i) { return math::exp(row(i) - shared.largest); },
+        chunk);
     const T smoothing = targets.smoothing;
     block.each([&](int thread) {
       if (thread > 0) return;
@@ -145,8 +112,8 @@ struct LossRow {
                      : math::log(shared.sum) - (1 - smoothing) * (row(label) - shared.largest);
     });
     if (smoothing == 0) return;
-    sum_up(
-        block, shared, [&](std::int64_t i) { return row(i) - shared.largest; }, nothing);
+    sum_chunks(
+        block, shared, classes, [&](std::int64_t i) { return row(i) - shared.largest; }, nothing);
     block.each([&](int thread) {
       if (thread == 0) *y -= smoothing * (shared.sum / static_cast<T>(classes));
     });
@@ -241,11 +208,11 @@ struct LossWithGradRow {
       shared.before[thread] = before;
     });
     if (!correct) return;
+    by_halves(block, kFoldThreads, [&](int to, int from) {
+      shared.before[to] = shared.before[to] || shared.before[from];
+    });
     block.each([&](int thread) {
-      if (thread > 0) return;
-      bool before = !is_class;
-      for (int k = 0; k < kFoldThreads; ++k) before = before || shared.before[k];
-      correct[block.index] = before ? 0 : 1;
+      if (thread == 0) correct[block.index] = is_class && !shared.before[0] ? 1 : 0;
     });
   }
 };
@@ -305,11 +272,9 @@ struct ShareOfOnes {
       for (std::int64_t i = thread; i < n; i += kThreads) count += x[i];
       shared.counts[thread] = count;
     });
+    by_halves(block, kThreads, [&](int to, int from) { shared.counts[to] += shared.counts[from]; });
     block.each([&](int thread) {
-      if (thread > 0) return;
-      std::int64_t count = 0;
-      for (int k = 0; k < kThreads; ++k) count += shared.counts[k];
-      *share = static_cast<float>(count) / static_cast<float>(n);
+      if (thread == 0) *share = static_cast<float>(shared.counts[0]) / static_cast<float>(n);
     });
   }
 };
@@ -426,19 +391,13 @@ const Variant loss_with_gradient("cross_entropy.loss_with_gradient");
 
 // Sets y [n] to *x / n, as BroadcastAlong does.
 template <class T>
-struct Share {
-  using Shared = Nothing;
-  const T* x;
-  std::int64_t n;
-  T* y;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i < n) y[i] = *x / static_cast<T>(n);
-    });
-  }
-};
+void share(KernelQueue& queue, const T* x, std::int64_t n, T* y) {
+  const Strides repeats(n, {}, false, false);
+  launch(queue,
+         MapBroadcast<functors::FirstOver<T>, T>{
+             {static_cast<T>(n)}, repeats, 0, n, on_16_bytes(y), y, x, x},
+         grid_of_packs<T>(n));
+}
 
 // With the variant off: one launch after the other. The gradient may overwrite the logits, so it
 // comes last.
@@ -462,7 +421,7 @@ QueueRun loss_with_grad(KernelPlan& plan, Algorithms&, const Pitches& pitches) {
       } else {
         launch(queue, loss, labels.grid());
         if (counts) find_correct<X>(queue, p, labels, 1, correct);
-        launch(queue, Share<T>{p.input<T>(2), labels.rows, dy}, grid_for(labels.rows));
+        share(queue, p.input<T>(2), labels.rows, dy);
         const RowBlocks<1> by{labels.rows, labels.classes};
         launch(queue,
                LossGradRow<X>{loss.x, loss.labels, targets, dy, by, labels.pitch, labels.pitch,

@@ -12,7 +12,6 @@ using ctc::kNever;
 using ctc::Sizes;
 using ctc::States;
 using kernels::Add;
-using kernels::Max;
 
 // For all samples: logarithms of sums of exponentials [n, time], of probabilities of all paths [n],
 // of paths to each state [n, time, states], and for gradients on to the end [n, 2, states].
@@ -41,10 +40,7 @@ struct Tables {
 // Blocks: steps of time of all samples. y = softmax(x) if there is a y.
 template <class T>
 struct LogSums {
-  struct Shared {
-    FoldShared<T> fold;
-    T largest;
-  };
+  using Shared = RowShared<T>;
   const T* x;
   std::int64_t classes;
   double* log_sums;
@@ -52,10 +48,8 @@ struct LogSums {
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     const T* const from = x + block.index * classes;
-    fold(block, shared.fold, Max{}, 0, classes, [&](std::int64_t i) { return from[i]; });
-    block.each([&](int thread) {
-      if (thread == 0) shared.largest = shared.fold.total;
-    });
+    find_largest(
+        block, shared, [&](std::int64_t i) { return from[i]; }, classes);
     fold(block, shared.fold, Add{}, 0, classes,
          [&](std::int64_t i) { return math::exp(from[i] - shared.largest); });
     block.each([&](int thread) {

@@ -8,37 +8,25 @@
 namespace belfry::cuda {
 namespace {
 
+// Sets shared.largest to the largest of x, or to 0 if that is infinite or NaN and `finite` is asked
+// for; and shared.sum to the sum of e^(x - largest).
 template <class T>
-struct LogSumShared {
-  FoldShared<T> fold;
-  T shift, sum;
-};
-
-// Sets shared.shift to the largest of x, or to 0 if that is infinite or NaN and `finite` is asked
-// for; and shared.sum to the sum of e^(x - shift). Sums of chunks are added one after the other, as
-// on hosts.
-template <class T>
-BELFRY_HD void sum_exponentials(const Block& block, LogSumShared<T>& shared, const T* x,
+BELFRY_HD void sum_exponentials(const Block& block, RowShared<T>& shared, const T* x,
                                 std::int64_t n, bool finite) {
-  fold(block, shared.fold, kernels::Max{}, 0, n, [&](std::int64_t i) { return x[i]; });
+  find_largest(
+      block, shared, [&](std::int64_t i) { return x[i]; }, n);
   block.each([&](int thread) {
-    if (thread > 0) return;
-    const T largest = shared.fold.total;
-    shared.shift = !finite || math::abs(largest) < math::Format<T>::kInfinity ? largest : T(0);
-    shared.sum = 0;
+    if (thread > 0 || !finite || math::abs(shared.largest) < math::Format<T>::kInfinity) return;
+    shared.largest = 0;
   });
-  for (std::int64_t first = 0; first < n; first += kChunk) {
-    fold(block, shared.fold, kernels::Add{}, first, first + kChunk < n ? first + kChunk : n,
-         [&](std::int64_t i) { return math::exp(x[i] - shared.shift); });
-    block.each([&](int thread) {
-      if (thread == 0) shared.sum += shared.fold.total;
-    });
-  }
+  sum_chunks(
+      block, shared, n, [&](std::int64_t i) { return math::exp(x[i] - shared.largest); },
+      [](std::uint32_t, T) {});
 }
 
 template <class T>
 struct LogSoftmaxRow {
-  using Shared = LogSumShared<T>;
+  using Shared = RowShared<T>;
   const T* x;
   RowBlocks<1> by;
   T* y;
@@ -50,7 +38,7 @@ struct LogSoftmaxRow {
       if (thread == 0) shared.sum = math::log(shared.sum);
     });
     by.each(block,
-            [&](int, std::int64_t i) { y[at + i] = (x[at + i] - shared.shift) - shared.sum; });
+            [&](int, std::int64_t i) { y[at + i] = (x[at + i] - shared.largest) - shared.sum; });
   }
 };
 
@@ -72,7 +60,7 @@ struct LogSoftmaxGradRow {
 
 template <class T>
 struct LogSumExpRow {
-  using Shared = LogSumShared<T>;
+  using Shared = RowShared<T>;
   const T* x;
   std::int64_t columns;
   T* y;
@@ -80,7 +68,7 @@ struct LogSumExpRow {
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     sum_exponentials(block, shared, x + block.index * columns, columns, true);
     block.each([&](int thread) {
-      if (thread == 0) y[block.index] = shared.shift + math::log(shared.sum);
+      if (thread == 0) y[block.index] = shared.largest + math::log(shared.sum);
     });
   }
 };
