@@ -40,6 +40,12 @@ if(TARGET belfry_cuda)
   set_target_properties(stand_in_driver PROPERTIES NO_SONAME ON)
   target_link_options(stand_in_driver PRIVATE -Wl,-soname,libcuda.so.1)
   add_dependencies(cuda_tests cuda_tests_library stand_in_driver)
+  # One convolution, in all fusions.
+  add_test(NAME cudnn_engines
+           COMMAND ${CMAKE_SOURCE_DIR}/scripts/cudnn_engines "--only=7 x 7 x 512, 3 x 3, 512")
+  set_tests_properties(cudnn_engines PROPERTIES ENVIRONMENT BUILD=${CMAKE_BINARY_DIR}
+    PASS_REGULAR_EXPRESSION "y: {[^}]*\"engine\".*y, statistics: {[^}]*\"engine\".*dw: {[^}]*\"engine\""
+    SKIP_REGULAR_EXPRESSION "cuDNN is older")
   set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests
     LINK_DEPENDS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcuda_tests.so)
   add_dependencies(framework_tests belfry_cuda)
