@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
+#include "belfry/framework/cuda/kernels/variants.h"
 
 namespace belfry::cuda {
 
@@ -13,15 +14,15 @@ struct Margins {
   std::int64_t pixel_bytes;  // a multiple of 2
 };
 
-// A thread writes 16 bytes: a Pack of units, where `out` allows. A row is a run of units, so only
-// the place of a pack takes divisions.
-template <class Unit>
+inline const Variant sixteen_bytes("padding_copy.sixteen_bytes");
+
+// A thread writes N units at once. A row is a run of units, so only the place of the first one
+// takes divisions.
+template <class Unit, int N>
 struct ShiftImages {
   using Shared = Nothing;
-  static constexpr int kUnits = 16 / static_cast<int>(sizeof(Unit));
   Margins m;
   std::int64_t units;  // of a pixel
-  bool packed;
   const Unit* in;
   Unit* out;
 
@@ -54,21 +55,21 @@ struct ShiftImages {
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
-      const std::int64_t first = (block.index * block.threads + thread) * kUnits, all = count();
+      const std::int64_t first = (block.index * block.threads + thread) * N, all = count();
       if (first >= all) return;
       Place place =
           first <= 0x7fffffff ? place_of(static_cast<std::uint32_t>(first)) : place_of(first);
-      Pack<Unit> pack{};
-      const int number = all - first < kUnits ? static_cast<int>(all - first) : kUnits;
-      for (int k = 0; k < kUnits; ++k) {
-        if (k < number) pack.at[k] = at(place);
+      Lanes<Unit, N> some{};
+      const int number = all - first < N ? static_cast<int>(all - first) : N;
+      for (int k = 0; k < N; ++k) {
+        if (k < number) some.at[k] = at(place);
         advance(place);
       }
-      if (packed && number == kUnits)
-        *reinterpret_cast<Pack<Unit>*>(out + first) = pack;
+      if (number == N)
+        some.store(out + first);
       else
-        for (int k = 0; k < kUnits; ++k)
-          if (k < number) out[first + k] = pack.at[k];
+        for (int k = 0; k < N; ++k)
+          if (k < number) out[first + k] = some.at[k];
     });
   }
 };
@@ -79,13 +80,18 @@ struct alignas(16) SixteenBytes {
 
 template <class Unit>
 void shift_images_by(KernelQueue& queue, const Margins& m, const void* in, void* out) {
-  const ShiftImages<Unit> kernel{m, m.pixel_bytes / static_cast<std::int64_t>(sizeof(Unit)),
-                                 on_16_bytes(out), static_cast<const Unit*>(in),
-                                 static_cast<Unit*>(out)};
-  launch(queue, kernel, grid_of_packs<Unit>(kernel.count()));
+  const auto start = [&]<int N>(std::integral_constant<int, N>) {
+    const ShiftImages<Unit, N> kernel{m, m.pixel_bytes / static_cast<std::int64_t>(sizeof(Unit)),
+                                      static_cast<const Unit*>(in), static_cast<Unit*>(out)};
+    launch(queue, kernel, grid_for((kernel.count() + N - 1) / N));
+  };
+  if (sixteen_bytes.on() && on_16_bytes(out))
+    start(std::integral_constant<int, 16 / static_cast<int>(sizeof(Unit))>{});
+  else
+    start(std::integral_constant<int, 1>{});
 }
 
-// Reads 16 bytes at once, or as many as divide a pixel and all addresses.
+// Reads 16 bytes at once, or as many as divide a pixel and all addresses; writes 16 where it may.
 inline void shift_images(KernelQueue& queue, const Margins& m, const void* in, void* out) {
   const auto fits = [&](std::uintptr_t bytes) {
     return (static_cast<std::uintptr_t>(m.pixel_bytes) | reinterpret_cast<std::uintptr_t>(in) |

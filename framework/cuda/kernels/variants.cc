@@ -11,7 +11,7 @@ namespace {
 
 struct Variants {
   std::mutex mutex;
-  std::map<std::string, bool> on;
+  std::map<std::string, const Variant*> by_key;
 };
 
 Variants& variants() {
@@ -21,31 +21,28 @@ Variants& variants() {
 
 }  // namespace
 
-Variant::Variant(const char* key) : key_(key) {
+Variant::Variant(const char* key) {
   const std::lock_guard lock(variants().mutex);
-  variants().on[key] = true;
-}
-
-bool Variant::on() const {
-  const std::lock_guard lock(variants().mutex);
-  return variants().on.at(key_);
+  variants().by_key[key] = this;
 }
 
 std::map<std::string, bool> Variant::all() {
   const std::lock_guard lock(variants().mutex);
-  return variants().on;
+  std::map<std::string, bool> all;
+  for (const auto& [key, variant] : variants().by_key) all[key] = variant->on();
+  return all;
 }
 
 void Variant::set(const std::map<std::string, bool>& choices) {
   const std::lock_guard lock(variants().mutex);
   std::vector<std::string> keys;
-  for (const auto& [key, on] : variants().on) keys.push_back(key);
+  for (const auto& [key, variant] : variants().by_key) keys.push_back(key);
   for (const auto& [key, on] : choices)
-    require(variants().on.contains(key), "no kernel has a variant '", shown(key),
+    require(variants().by_key.contains(key), "no kernel has a variant '", shown(key),
             "'; the known ones are ", join(keys, ", "));
-  for (auto& [key, on] : variants().on) {
+  for (const auto& [key, variant] : variants().by_key) {
     const auto chosen = choices.find(key);
-    on = chosen == choices.end() || chosen->second;
+    variant->on_ = chosen == choices.end() || chosen->second;
   }
 }
 

@@ -1,11 +1,12 @@
 // Faster ways of kernels that give the same bits as plain ones:
 //
 //   const Variant mask_from_x("batch_norm.mask_from_x");
-//   if (mask_from_x.on()) ...  // when a kernel is prepared
+//   if (mask_from_x.on()) ...  // when a kernel is prepared or enqueued
 //
 // All are on. A file of algorithms (algorithm_table.h) can switch each off by its key, to measure
 // what it saves on a GPU.
 #pragma once
+#include <atomic>
 #include <map>
 #include <string>
 
@@ -17,7 +18,7 @@ class Variant {
   explicit Variant(const char* key);
   Variant(const Variant&) = delete;
   Variant& operator=(const Variant&) = delete;
-  bool on() const;
+  bool on() const { return on_; }
 
   // All of them, by key, and whether they are on.
   static std::map<std::string, bool> all();
@@ -26,7 +27,7 @@ class Variant {
   static void set(const std::map<std::string, bool>& choices);
 
  private:
-  const char* key_;
+  mutable std::atomic<bool> on_ = true;
 };
 
 }  // namespace belfry::cuda

@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -15,6 +18,7 @@
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/attention/attention.h"
 #include "belfry/ops/attention/joined_attention.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/cross_entropy_with_gradient.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
@@ -138,6 +142,45 @@ TEST_F(Variants, AreKnownByTheirKeys) {
                                      "all_finite.all_at_once, attention.joined, batch_norm.mask"));
   }
   EXPECT_THAT(Variant::all(), ::testing::Each(::testing::Pair(::testing::_, true)));
+}
+
+// Each line of the table names one.
+TEST_F(Variants, StandInTheDocuments) {
+  std::ifstream file(BELFRY_SOURCE_DIR "/docs/gpu_execution.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const auto& [key, on] : Variant::all())
+    EXPECT_THAT(text, ::testing::HasSubstr(cat("\n| `", key, "` | ")));
+}
+
+TEST_F(Variants, OfCastsTakeFourElements) {
+  for (const auto& [from, to] : {std::pair(DType::kF32, DType::kBF16),
+                                 {DType::kBF16, DType::kF32},
+                                 {DType::kF16, DType::kBF16}})
+    for (const std::int64_t size : {1, 4, 2051}) {
+      SCOPED_TRACE(cat(name_of(from), " to ", name_of(to), " ", size));
+      Tensor x = numbers({size}, from, 1);
+      if (size > 1) set_odd(x);
+      const Node& node = cast(placed(type_of(x)), to).node();
+      EXPECT_EQ(saved("cast.four_at_once", node, {x}, {{{size}, to}}), 0);
+    }
+}
+
+// A pixel has 2, 4, 8, 16 and 32 bytes. Copies have 7 x 9 pixels, images 6 x 8.
+TEST_F(Variants, OfPaddingCopiesWriteSixteenBytes) {
+  for (const std::int64_t channels : {1, 2, 4, 8, 16}) {
+    SCOPED_TRACE(channels);
+    const Convolved convolved({2, 6, 8, channels}, {3, 3, 3, channels}, {.stride = 2},
+                              DType::kBF16);
+    const Tensor x = numbers({2, 6, 8, channels}, DType::kBF16, 1),
+                 filter = numbers({3, 3, 3, channels}, DType::kBF16, 2),
+                 dy = numbers({2, 3, 4, 3}, DType::kBF16, 3);
+    const std::vector<Tensor> values[] = {{x, filter}, {dy, filter}, {x, dy}};
+    const Tensor* const results[] = {&dy, &x, &filter};
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(saved("padding_copy.sixteen_bytes", *convolved.nodes[i], values[i],
+                      {type_of(*results[i])}),
+                0);
+  }
 }
 
 // The shapes have one thread's rows and several groups of rows, in packs and not.
