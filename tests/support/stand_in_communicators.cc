@@ -15,6 +15,8 @@ namespace {
 
 using Parts = std::vector<RankMeetings::Part>;
 
+constexpr const char* kDeath = "the process dies: in a test";
+
 void add_up(const RankReduction& what, const Parts& parts) {
   for (std::size_t b = 0; b < what.elements.size(); ++b) {
     std::vector<const void*> terms;
@@ -128,12 +130,14 @@ StandInCommunicators::StandInCommunicators(const StandInGpus& gpus, std::span<co
     for (std::size_t s = 0; s < r; ++s)
       require<CommError>(gpus.nccl().several_ranks || ranks[s] != ranks[r], "GPU ", ranks[r],
                          " is two ranks");
+  require<CommError>(!dies_at(0, NcclFaults::Call::kMake), kDeath);
   require<CommError>(all_->join(ranks.size(), failed), "the run has failed meanwhile");
   ++gpus.nccl_faults().made;
   ++gpus.nccl_faults().alive;
 }
 
 StandInCommunicators::~StandInCommunicators() {
+  dies_at(0, NcclFaults::Call::kEnd);
   --gpus_.nccl_faults().alive;
   gpus_.nccl_faults().outlived += held_.use_count() > 1;
 }
@@ -196,11 +200,16 @@ void StandInCommunicators::enqueue(std::size_t r, GpuStream& stream, RankMeeting
     busy_[r] = false;
     return;
   }
+  if (dies_at(r, NcclFaults::Call::kEnqueue)) {
+    busy_[r] = false;
+    throw CommError(kDeath);
+  }
   const bool stalls = call == faults.stall_at;
   dynamic_cast<StandInStream&>(stream).enqueue(
       [=, this, part = std::move(part), number = enqueued_[r]++,
        held = capturing ? held_ : nullptr] {
-        all_->meet(first_ + r, number, part, stalls, aborted_);
+        const bool never = dies_at(r, NcclFaults::Call::kWork) || stalls;
+        all_->meet(first_ + r, number, part, never, aborted_);
       },
       std::move(accesses));
   if (call == faults.fail_later_at) broken_ = true;
@@ -214,7 +223,13 @@ void StandInCommunicators::stay_in_progress(const std::atomic<bool>& failed) con
   gpus_.nccl_faults().heard += failed;
 }
 
+bool StandInCommunicators::dies_at(std::size_t rank, NcclFaults::Call call) const {
+  const auto& dies = gpus_.nccl_faults().dies;
+  return dies && dies(static_cast<int>(first_ + rank), call);
+}
+
 void StandInCommunicators::check() {
+  require<CommError>(!dies_at(0, NcclFaults::Call::kCheck), kDeath);
   if (broken_) throw CommError("a collective failed: in a test");
 }
 

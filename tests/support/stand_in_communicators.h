@@ -3,6 +3,7 @@
 // only ranks of one process are served, and segments that hold their parts must end first.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <limits>
 
 #include "belfry/framework/graph/exchange.h"
@@ -19,6 +20,11 @@ struct NcclFaults {
   int stall_at = kNever;        // the call that never meets the others, until it is aborted
   int in_progress_at = kNever;  // the call that ends when it hears that the run has failed
   bool fails_to_make = false;
+  // What is done for a rank: by a thread of its process, or, kWork, by its GPU.
+  enum class Call : std::uint8_t { kMake, kEnqueue, kWork, kCheck, kEnd };
+  // Asked before each, by several threads at once; null: never. It may wait. True: the process dies
+  // here, so that the rank does not come to the others. With several ranks, the first one counts.
+  std::function<bool(int rank, Call call)> dies = nullptr;
   std::atomic<int> calls{0};
   std::atomic<int> made{0}, aborted{0}, alive{0}, heard{0};
   std::atomic<int> outlived{0};  // communicators that ended before segments that hold their parts
@@ -26,6 +32,7 @@ struct NcclFaults {
   void reset() {
     fail_at = fail_later_at = stall_at = in_progress_at = kNever;
     fails_to_make = false;
+    dies = nullptr;
     calls = 0;
   }
 };
@@ -88,6 +95,7 @@ class StandInCommunicators final : public GpuCommunicators {
   void enqueue(std::size_t rank, GpuStream& stream, RankMeetings::Part part,
                std::vector<Access> accesses, const std::atomic<bool>& failed);
   void stay_in_progress(const std::atomic<bool>& failed) const;
+  bool dies_at(std::size_t rank, NcclFaults::Call call) const;
 
   const StandInGpus& gpus_;
   std::vector<int> gpu_of_;             // by rank

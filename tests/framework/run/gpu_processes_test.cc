@@ -1,12 +1,15 @@
 // Steps with NCCL over several processes. Threads stand in for processes, and a module for NCCL.
+#include <array>
 #include <atomic>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/group/failure_detector.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
+#include "belfry/tests/support/memory_group.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_communicators.h"
@@ -15,6 +18,7 @@ namespace belfry {
 namespace gpu_processes_test {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::Each;
@@ -256,6 +260,111 @@ TEST(GpuProcesses, NameTheProcessThatIsLateAndWhatItComputes) {
       watch);
   EXPECT_THAT(said[0], AllOf(HasSubstr("NcclAllReduce 'sum'"), HasSubstr("late: rank 1"),
                              HasSubstr("computes Tanh 'late_op'")));
+}
+
+using Call = test::NcclFaults::Call;
+
+// Three processes sum by NCCL, or exchange messages over it, in two runs. Each call waits for up to
+// 2 ms, as a seed says, and one call may kill its process. Deaths are noticed by silence.
+class RunsOfThree {
+ public:
+  static constexpr int kSize = 3, kRuns = 2;
+  struct Death {
+    int rank;
+    Call call;
+    int at;  // the number of this call of the rank
+  };
+
+  RunsOfThree(bool messages, unsigned seed, std::optional<Death> death = {})
+      : messages_(messages), seed_(seed), death_(death) {
+    gpus_.nccl_faults().dies = [this](int rank, Call call) { return dies(rank, call); };
+    const test::UseGpus use(gpus_);
+    const WatchOptions watch{.beat = std::chrono::milliseconds(20),
+                             .most_silent = kSanitized ? 100 : 25};
+    test::run_in_memory(
+        network_, kSize, [&](const Group& processes) { run(processes); }, watch);
+  }
+
+  int calls(int rank, Call call) const { return calls_[at(rank)][at(static_cast<int>(call))]; }
+  std::vector<std::string> said = std::vector<std::string>(kSize);  // by rank
+  std::array<double, kSize> seconds{};  // from the death until a process has failed
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool dies(int rank, Call call) {
+    const int number = calls_[at(rank)][at(static_cast<int>(call))]++;
+    if (call != Call::kCheck) {
+      std::seed_seq seeds{seed_, static_cast<unsigned>(rank), static_cast<unsigned>(call),
+                          static_cast<unsigned>(number)};
+      std::mt19937 random(seeds);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    }
+    if (!death_ || rank != death_->rank || call != death_->call || number != death_->at)
+      return false;
+    died_ = Clock::now();
+    network_.kill(rank);
+    return true;
+  }
+  void run(const Group& processes) {
+    const int rank = processes->rank();
+    try {
+      const Sums sums(processes->place(), 1, false);
+      const SumByMessages by_messages(processes->place());
+      Session session(messages_ ? by_messages.graph : sums.graph, share_of(processes, {1, 1}));
+      CompiledStep& step =
+          session.prepare(messages_ ? std::vector<Fetch>{by_messages.sum} : sums.fetches);
+      for (int i = 0; i < kRuns; ++i) {
+        step.run();
+        EXPECT_EQ(step.fetched(0).data<float>()[0], messages_ ? 1 + 2 + 3 : 0 + 1 + 2);
+      }
+    } catch (const std::exception& error) {  // a killed process throws anything
+      said[at(rank)] = error.what();
+      seconds[at(rank)] = std::chrono::duration<double>(Clock::now() - died_.load()).count();
+    }
+  }
+
+  const bool messages_;
+  const unsigned seed_;
+  const std::optional<Death> death_;
+  const test::StandInGpus gpus_{kSize};
+  test::MemoryNetwork network_{kSize};
+  std::array<std::array<std::atomic<int>, 5>, kSize> calls_{};
+  std::atomic<Clock::time_point> died_{};
+};
+
+TEST(GpuProcesses, SumWhateverTheirCallsWaitFor) {
+  for (const bool messages : {false, true})
+    for (unsigned seed = 0; seed < 10; ++seed)
+      EXPECT_THAT(RunsOfThree(messages, seed).said, Each("")) << seed;
+}
+
+// At each call, and while each kernel of NCCL is in flight. At the last two kinds of calls others
+// may have all results.
+TEST(GpuProcesses, NameOneThatDiesAtAnyCallOfNccl) {
+  unsigned seed = 0;
+  for (const bool messages : {false, true}) {
+    const RunsOfThree healthy(messages, seed);
+    for (const Call call : {Call::kMake, Call::kEnqueue, Call::kWork, Call::kCheck, Call::kEnd}) {
+      const int rank = static_cast<int>(++seed % RunsOfThree::kSize);
+      const int calls = std::min(healthy.calls(rank, call), call == Call::kCheck ? 1 : 100);
+      EXPECT_GT(calls, 0);
+      for (int number = 0; number < calls; ++number) {
+        const RunsOfThree with(messages, ++seed, RunsOfThree::Death{rank, call, number});
+        for (int other = 0; other < RunsOfThree::kSize; ++other) {
+          SCOPED_TRACE(cat(messages ? "messages" : "sums", ", call ", static_cast<int>(call),
+                           " number ", number, ", rank ", rank, " dies, rank ", other));
+          if (other == rank) continue;
+          if (call != Call::kCheck && call != Call::kEnd) {
+            EXPECT_THAT(with.said[at(other)], HasSubstr(cat("rank ", rank)));
+          } else {
+            EXPECT_THAT(with.said[at(other)], AnyOf("", HasSubstr(cat("rank ", rank))));
+          }
+          EXPECT_LT(with.seconds[at(other)], 10);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace gpu_processes_test
