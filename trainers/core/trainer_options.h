@@ -100,7 +100,8 @@ struct TrainerOptions {
   // multiple of the number of devices. BuiltTraining::options() has the resulting number.
   int shards = 0;
   BatchOptions batches = {};  // how towers share a batch, and how many batches a step takes
-  int data_workers = 1;       // threads that decode and gather a batch; results do not depend on it
+  // Threads that decode and gather batches; 0: the training thread does. Changes no result.
+  int data_workers = 1;
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after this many steps, even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // for initial values, random ops and the order of the data
