@@ -238,6 +238,7 @@ TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
                  "w/model.safetensors is there; nothing was changed: write elsewhere, or replace "
                  "it (--overwrite)");
   expect_refusal("belfry checkpoint import w --like=b c", 1, "to be replaced (--overwrite)");
+  expect_refusal("belfry checkpoint import w --like=b -", 2, "OUT=-: a checkpoint is a folder");
   EXPECT_EQ(shell("linear_regression --max_steps=3 --resume=c").status, 0)
       << "training continues with an imported checkpoint";
 }

@@ -400,6 +400,9 @@ ImportFlags parse_import(Arguments arguments, const std::string& program) {
   parser.add("--overwrite", flags.options.overwrite,
              "replace the checkpoint that is there [false]");
   flags.help = parser.parse(arguments);
+  require<FlagError>(
+      flags.out != "-",
+      "OUT=-: a checkpoint is a folder, so it cannot go to standard output; name one");
   check_names(parser, flags.names, flags.options.partial);
   require<FlagError>(!flags.help.empty() || !flags.like.empty() || !flags.names.empty(),
                      "--like=PATH is needed: a checkpoint with the variables of the new one; or "
