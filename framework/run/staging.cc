@@ -154,7 +154,7 @@ void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const bool is_shared = feeds_[i].staged && is_feed_memory(backend, feeds[i].raw());
     slots_[at(slot)].shared[i] = is_shared ? feeds[i] : no_tensor();
-    all_shared = all_shared && (is_shared || !feeds_[i].staged);
+    all_shared = all_shared && (is_shared || !feeds_[i].staged || feeds[i].bytes() == 0);
   }
   const auto copy = [&](int gpu) {
     for (std::size_t i = 0; i < feeds.size(); ++i)
