@@ -109,7 +109,8 @@ class StagedFeeds {
 class CompiledStep {
  public:
   // Copies the feeds of GPUs into pinned memory and enqueues the copies to the GPUs, while another
-  // thread may run this step. Reads these feeds until it returns, and ignores the feeds of CPUs.
+  // thread may run this step. Tensors that are in feed_memory() are copied from there, and shared
+  // until the run with them has ended; others are read until it returns. Ignores the feeds of CPUs.
   // Waits while both slots are taken; a thread that holds both waits for ever. Returns an empty
   // object if `stop` is requested meanwhile.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
