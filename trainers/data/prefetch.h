@@ -56,10 +56,10 @@ class Prefetcher {
 
   // The first batch is that at `start`. `dataset` must outlive this. With `towers`, batches have
   // only the samples of these towers. With `stage`, stages each batch. `workers` threads gather a
-  // batch; with 0 no thread is started, and there are 2 slots. Batches are gathered into memory of
-  // `memory`; null: of host_allocator(). From feed_memory() GPUs copy them (gpu_memory.h).
-  // Throws InvalidArgument for fewer than 2 slots, a negative number of workers, or a plan of
-  // another number of samples or without the first batch or the towers.
+  // batch; with 0 no thread is started, and there are 2 slots. Batches get their memory from
+  // `memory`, such as feed_memory() (gpu_memory.h), from which GPUs copy; null: from
+  // host_allocator(). Throws InvalidArgument for fewer than 2 slots, a negative number of workers,
+  // or a plan of another number of samples or without the first batch or the towers.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
              int workers = 1, std::shared_ptr<Allocator> memory = nullptr);

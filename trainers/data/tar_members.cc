@@ -140,7 +140,7 @@ std::optional<TarMember> TarMembers::next() {
     if (got == 0 && !is_described)
       fail(
           "the file ends without the two blocks of zeros that end a tar file, so members may be "
-          "missing (append 1,024 zero bytes if it is whole)");
+          "missing (if none is, append 1,024 zero bytes to the unpacked file)");
     if (got < kTarBlock) fail("expected ", kTarBlock, " bytes, found ", got);
     position_ += kTarBlock;
     if (block.is_zero() && !is_described) return {};

@@ -115,7 +115,7 @@ Recipe acting_recipe(Where where, Act act) {
   return recipe;
 }
 
-// Hangs until a line is logged meanwhile that has the text, once.
+// The first call hangs until a line with the text is logged while it hangs.
 class HangUntilTold {
  public:
   explicit HangUntilTold(std::string text)
