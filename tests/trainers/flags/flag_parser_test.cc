@@ -168,9 +168,11 @@ TEST(FlagParser, TakesOneArgumentWithoutAName) {
   };
   EXPECT_EQ(folder_of({}), ".");
   EXPECT_EQ(folder_of({"--verbose", "a b"}), "a b");
+  EXPECT_EQ(folder_of({"-"}), "-");
   EXPECT_THAT(folder_of({"-h"}), AllOf(HasSubstr("[FOLDER]"), HasSubstr("where [.]")));
   EXPECT_THROW(folder_of({"a", "b"}), FlagError);
   EXPECT_THROW(folder_of({""}), FlagError);
+  EXPECT_THROW(folder_of({"--"}), FlagError);
   EXPECT_THROW(folder_of({"-x"}), FlagError);
 }
 
