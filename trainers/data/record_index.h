@@ -19,7 +19,8 @@ struct IndexedRecord {
   bool operator==(const IndexedRecord&) const = default;
 };
 
-enum class IndexedKind : std::uint64_t { kTfRecords = 1, kTar = 2 };
+// A kind gets a new number when files are refused that were not before.
+enum class IndexedKind : std::uint64_t { kTfRecords = 1, kTar = 3 };
 
 struct RecordIndex {
   std::vector<IndexedRecord> records;

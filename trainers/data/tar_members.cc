@@ -128,6 +128,17 @@ void TarMembers::read_pax(const std::string& records, TarMember& member, bool& h
   }
 }
 
+// Tar files that were joined end where the first one ends, so the members of the others are
+// missing.
+void TarMembers::expect_zeros() {
+  Block block;
+  while (const std::size_t got = bytes_.read(std::as_writable_bytes(std::span(block.bytes)))) {
+    const auto read = std::span(block.bytes).first(got);
+    if (std::ranges::any_of(read, [](char c) { return c != '\0'; }))
+      fail("more follows the zeros that end a tar file (tar --concatenate joins such files)");
+  }
+}
+
 std::optional<TarMember> TarMembers::next() {
   skip(std::exchange(content_, 0), "content");
   own_ = 0;
@@ -143,7 +154,10 @@ std::optional<TarMember> TarMembers::next() {
           "missing (if none is, append 1,024 zero bytes to the unpacked file)");
     if (got < kTarBlock) fail("expected ", kTarBlock, " bytes, found ", got);
     position_ += kTarBlock;
-    if (block.is_zero() && !is_described) return {};
+    if (block.is_zero() && !is_described) {
+      expect_zeros();
+      return {};
+    }
     if (!block.has_right_sum()) fail("its sum is wrong, so it is no header");
     const auto length = block.length();
     if (!length || *length > std::numeric_limits<std::uint64_t>::max() / 2 - position_)

@@ -35,8 +35,8 @@ class TarMembers {
   TarMembers(ForwardBytes& bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
 
   // The next member; none at the end, which is a block of zeros. Throws IoError, naming file and
-  // byte, for a header that is none, a file that ends before its content or without such a block,
-  // and members whose content is not in one piece.
+  // byte, for a header that is none, a file that ends before its content or without such a block or
+  // has more than zeros after it, and members whose content is not in one piece.
   std::optional<TarMember> next();
   // The first bytes of the content of the member that next() gave last, at most `most`; once.
   std::string content(std::size_t most);
@@ -47,6 +47,7 @@ class TarMembers {
   std::string description(std::uint64_t length);
   void read_pax(const std::string& records, TarMember& member, bool& has_length) const;
   void skip(std::uint64_t count, const char* what);
+  void expect_zeros();
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const;
 

@@ -30,6 +30,13 @@ TEST(Crc32, IsRightForBytesOfAnyNumberAndPlace) {
   }
 }
 
+TEST(Crc32, IsRightForManyBytes) {
+  std::vector<std::byte> bytes((64 << 10) + 14);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i + i / 256);
+  const auto some = std::span<const std::byte>(bytes).subspan(1);
+  EXPECT_EQ(crc32_of(some), crc32_bit_by_bit(some));
+}
+
 TEST(Crc32, ContinuesAndJoins) {
   std::vector<std::byte> bytes(1000);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i);

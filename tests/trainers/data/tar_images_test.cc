@@ -117,6 +117,9 @@ TEST(TarMembers, SayWhereAFileIsDamaged) {
               HasSubstr("x.tar: tar header at byte 1024: the file ends before its content"));
   EXPECT_THAT(message(whole.substr(0, 1024)),
               HasSubstr("x.tar: tar header at byte 1024: the file ends without the two blocks"));
+  EXPECT_THAT(message(whole + end_of_tar() + whole + end_of_tar()),
+              HasSubstr("more follows the zeros that end a tar file"));
+  EXPECT_EQ(members_of(whole + end_of_tar() + std::string(9216, '\0')).size(), 2u);
   std::string other = whole;
   other[1030] = 'x';
   EXPECT_THAT(message(other), HasSubstr("byte 1024: its sum is wrong"));
