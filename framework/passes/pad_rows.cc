@@ -46,8 +46,9 @@ class RowPadder {
 
   // Values in the same memory have the same rows.
   void tie(Value a, Value b) {
-    if (plan_.pitch(a) == plan_.pitch(b) &&
-        plan_.type(a).shape.back() == plan_.type(b).shape.back())
+    const std::int64_t pitch = plan_.pitch(a);
+    if (pitch == plan_.pitch(b) &&
+        (pitch == 0 || plan_.type(a).shape.back() == plan_.type(b).shape.back()))
       return;
     drop(a);
     drop(b);

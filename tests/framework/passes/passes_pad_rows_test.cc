@@ -162,5 +162,17 @@ TEST(PadRows, FollowsOnlyAliasesThatKeepRows) {
   EXPECT_GE(pitches(graph, {kept}, feeds).size(), 2u);
 }
 
+TEST(PadRows, IgnoresAliasesOfScalars) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Head head;
+  Output one;
+  {
+    const DeviceScope scope(head.graph, DeviceSpec::local("GPU", 0));
+    one = reshape(head.loss, {1});
+  }
+  EXPECT_FALSE(pitches(head.graph, {one, head.dx}, head.feeds()).empty());
+}
+
 }  // namespace passes_pad_rows_test
 }  // namespace belfry
