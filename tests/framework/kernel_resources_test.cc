@@ -12,6 +12,7 @@
 namespace belfry {
 namespace kernel_resources_test {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 const std::string kTable = BELFRY_SOURCE_DIR "/docs/kernel_resources.md";
@@ -48,7 +49,7 @@ TEST_F(KernelResources, AreAtMostThoseOfTheTable) {
 TEST_F(KernelResources, BeyondTheTableAreNamed) {
   Finished done = compare_row("| `Cast<BF16>` | | 8 | 0 | 99 | 0 |");
   EXPECT_EQ(done.status, 1);
-  EXPECT_THAT(done.output, HasSubstr("Cast<BF16>: 24 registers, and "));
+  EXPECT_THAT(done.output, ContainsRegex("Cast<BF16>: [0-9]+ registers, and "));
   EXPECT_THAT(done.output, HasSubstr(" allows 8 at most"));
   EXPECT_THAT(done.output, HasSubstr(" wants 99 at least"));
   done = compare_row("| `Cast<BF17>` | | 8 | 0 | 0 | 0 |");
