@@ -22,7 +22,8 @@ class KernelResources : public ::testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists(kModule)) GTEST_SKIP() << "the GPU module was not built";
     if (compare_row("| `Cast<BF16>` | | 255 | 0 | 0 | 0 |").status == 77)
-      GTEST_SKIP() << "needs cuobjdump and nvdisasm: scripts/kernel_resources --install";
+      GTEST_SKIP() << "needs code for an H100, and cuobjdump and nvdisasm: "
+                      "scripts/kernel_resources --install";
   }
 
   static Finished compare(const std::string& table) {
