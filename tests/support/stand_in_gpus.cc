@@ -278,7 +278,7 @@ void StandInGpus::require_used(int gpu) const {
   require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
 }
 
-// As kernels of the module do.
+// As kernels of the module do; except Cast, whose host kernel takes no padded rows.
 bool StandInGpus::takes_pitches(const Op& op) const {
   static const std::set<std::string_view> names{
       "Accuracy",         "BroadcastMatMul",           "CrossEntropyWithGradient",     "MatMul",

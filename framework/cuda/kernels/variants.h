@@ -1,4 +1,5 @@
-// Faster ways of kernels that give the same bits as plain ones:
+// Faster ways of kernels that give the same bits as plain ones, but for padded rows
+// (runtime/driving_backend.cc), for which cuBLASLt may choose another algorithm:
 //
 //   const Variant mask_from_x("batch_norm.mask_from_x");
 //   if (mask_from_x.on()) ...  // when a kernel is prepared or enqueued
