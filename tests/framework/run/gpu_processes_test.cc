@@ -351,6 +351,7 @@ TEST(GpuProcesses, NameOneThatDiesAtAnyCallOfNccl) {
       EXPECT_GT(calls, 0);
       for (int number = 0; number < calls; ++number) {
         const RunsOfThree with(messages, ++seed, RunsOfThree::Death{rank, call, number});
+        EXPECT_GT(with.calls(rank, call), number) << "none died";
         for (int other = 0; other < RunsOfThree::kSize; ++other) {
           SCOPED_TRACE(cat(messages ? "messages" : "sums", ", call ", static_cast<int>(call),
                            " number ", number, ", rank ", rank, " dies, rank ", other));
