@@ -63,7 +63,7 @@ struct SessionOptions {
   // Lets replicas (VariableOptions::copy_of) in one memory space share one storage. They must first
   // appear in the same plan, and all plans must write them alike. Before a plan that writes them
   // differently, or a write() to one of them, each replica gets its own storage. Neither this nor
-  // `fuse` changes a bit of any value.
+  // `fuse` changes a bit of any value, but for some products on GPUs (docs/numerics.md).
   bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
