@@ -20,8 +20,10 @@
 namespace belfry::cuda {
 namespace pitched_kernel_test {
 
-constexpr std::int64_t kPadding = 5;
 constexpr std::byte kSpoiled{0xff};  // two of them are NaN in f16 and bf16
+
+// Elements after each row. Rows of whole fours keep their alignment, as in plans.
+std::int64_t padding_of(const TensorType& type) { return type.shape.back() % 4 == 0 ? 4 : 5; }
 
 bool is_padded(const TensorType& type) { return is_half(type.dtype) && type.shape.rank() > 1; }
 
@@ -32,7 +34,7 @@ class Rows {
     const std::size_t element = size_of(type.dtype);
     row_ = padded ? static_cast<std::size_t>(type.shape.back()) * element
                   : static_cast<std::size_t>(type.bytes());
-    pitch_ = padded ? row_ + kPadding * element : row_;
+    pitch_ = padded ? row_ + static_cast<std::size_t>(padding_of(type)) * element : row_;
     memory_.assign(row_ == 0 ? 0 : static_cast<std::size_t>(type.bytes()) / row_ * pitch_,
                    kSpoiled);
   }
@@ -65,7 +67,7 @@ std::vector<std::vector<std::byte>> run(const Node& node, const std::vector<Tens
   const auto add = [&](const TensorType& type) {
     const bool pads = padded && is_padded(type);
     rows.emplace_back(type, pads);
-    pitches.push_back(pads ? type.shape.back() + kPadding : 0);
+    pitches.push_back(pads ? type.shape.back() + padding_of(type) : 0);
   };
   for (const Tensor& value : values) {
     inputs.push_back({value.shape(), value.dtype()});
@@ -144,7 +146,7 @@ TEST_F(PitchedKernels, OfProductsReadNoPadding) {
 
 // Threads convert four neighbours at once where rows are aligned.
 TEST_F(PitchedKernels, OfCastsReadNoPadding) {
-  for (const std::int64_t columns : {3, 7, 1501})
+  for (const std::int64_t columns : {3, 7, 60, 1501})
     for (const auto& [from, to] : {std::pair(DType::kF32, DType::kBF16),
                                    {DType::kBF16, DType::kF32},
                                    {DType::kBF16, DType::kF16},
