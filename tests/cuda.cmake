@@ -43,7 +43,7 @@ if(TARGET belfry_cuda)
   # One convolution, in all fusions.
   add_test(NAME cudnn_engines
            COMMAND ${CMAKE_SOURCE_DIR}/scripts/cudnn_engines "--only=7 x 7 x 512, 3 x 3, 512")
-  set_tests_properties(cudnn_engines PROPERTIES ENVIRONMENT BUILD=${CMAKE_BINARY_DIR}
+  set_tests_properties(cudnn_engines PROPERTIES TIMEOUT 300 ENVIRONMENT BUILD=${CMAKE_BINARY_DIR}
     PASS_REGULAR_EXPRESSION "y: {[^}]*\"engine\".*y, statistics: {[^}]*\"engine\".*dw: {[^}]*\"engine\""
     SKIP_REGULAR_EXPRESSION "cuDNN is older")
   set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests

@@ -280,7 +280,7 @@ class RunsOfThree {
     gpus_.nccl_faults().dies = [this](int rank, Call call) { return dies(rank, call); };
     const test::UseGpus use(gpus_);
     const WatchOptions watch{.beat = std::chrono::milliseconds(20),
-                             .most_silent = kSanitized ? 100 : 25};
+                             .most_silent = kSanitized || !death_ ? 100 : 25};
     test::run_in_memory(
         network_, kSize, [&](const Group& processes) { run(processes); }, watch);
   }
