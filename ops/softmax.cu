@@ -208,8 +208,8 @@ struct LossWithGradRow {
       shared.before[thread] = before;
     });
     if (!correct) return;
-    by_halves(block, kFoldThreads, [&](int to, int from) {
-      shared.before[to] = shared.before[to] || shared.before[from];
+    by_halves(block, kFoldThreads, [&](int to, int other) {
+      shared.before[to] = shared.before[to] || shared.before[other];
     });
     block.each([&](int thread) {
       if (thread == 0) correct[block.index] = is_class && !shared.before[0] ? 1 : 0;
