@@ -1,6 +1,7 @@
 #include "belfry/framework/run/exchanger.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/text.h"
@@ -170,7 +171,7 @@ void Exchanger::start(List& list, FailureDetector& group) {
   Exchange& messages = next_messages(list, pointers);
   list.under_way = &messages;
   for (const Exchange::Copied& copied : messages.kept)
-    std::ranges::copy(copied.from, copied.to.begin());
+    if (!copied.from.empty()) std::memcpy(copied.to.data(), copied.from.data(), copied.from.size());
   for (GroupMessage& message : messages.received) group.receive(message);
   for (GroupMessage& message : messages.sent) group.send(message);
   for (GroupMessage& message : messages.summed) group.sum(message, messages.dtype);
