@@ -135,7 +135,7 @@ void TarMembers::expect_zeros() {
   while (const std::size_t got = bytes_.read(std::as_writable_bytes(std::span(block.bytes)))) {
     const auto read = std::span(block.bytes).first(got);
     if (std::ranges::any_of(read, [](char c) { return c != '\0'; }))
-      fail("more follows the zeros that end a tar file (tar --concatenate joins such files)");
+      fail("more follows the zeros that end a tar file; if several were joined, pack them anew");
   }
 }
 

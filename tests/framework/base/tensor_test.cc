@@ -145,8 +145,8 @@ TEST(Tensor, IsWhereTensorMemorySays) {
       const Tensor of_other({3}, DType::kF64);
       EXPECT_EQ(other->in_use(), 24);
     }
+    written.mutable_data<float>()[0] = 5;  // a copy
     tensor = Tensor({100}, DType::kF32);
-    written.mutable_data<float>()[0] = 5;
     EXPECT_EQ(one->in_use(), 400 + 8);
   }
   const Tensor of_host({100}, DType::kF32);
