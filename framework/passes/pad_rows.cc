@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "belfry/framework/device/gpu_backend.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -26,9 +27,15 @@ class RowPadder {
   }
 
  private:
+  // A dry run plans for the GPUs of this machine, if it has any.
+  const GpuBackend* backend_of(const PlanNode& node) const {
+    const Device& device = context_.device(node.device());
+    return device.backend || !device.on_gpu() ? device.backend : gpus().backend();
+  }
+
   // Whether a node takes padded rows and makes them. An alias does if its other side does.
   bool takes_pitches(const PlanNode& node) const {
-    const GpuBackend* const backend = context_.device(node.device()).backend;
+    const GpuBackend* const backend = backend_of(node);
     return backend && std::holds_alternative<std::monostate>(node.role) &&
            !node.sharding.divides() && (node.op->alias || backend->takes_pitches(*node.op));
   }
