@@ -1,6 +1,6 @@
 // Where a test writes files.
 #pragma once
-#include <algorithm>
+#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -15,10 +15,11 @@ namespace belfry {
 inline std::string path_of_test(const std::string& ending) {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   const bool is_death_test = !GTEST_FLAG_GET(internal_run_death_test).empty();
-  std::string name = cat(test.test_suite_name(), ".", test.name());
-  std::ranges::replace(name, '/', '.');  // of tests with parameters
-  return cat(testing::TempDir(), "belfry_test.", is_death_test ? ::getppid() : ::getpid(), ".",
-             name, ending);
+  // Short, as errors cut long names.
+  const auto number =
+      std::hash<std::string>()(cat(test.test_suite_name(), ".", test.name())) % 1'000'000'000;
+  return cat(testing::TempDir(), "belfry_", is_death_test ? ::getppid() : ::getpid(), "_", number,
+             ending);
 }
 
 }  // namespace belfry

@@ -71,7 +71,7 @@ TEST(TarMembers, HaveNamesAndContentsOfEachKindOfHeader) {
       tar_member("a", "one") + tar_member("folder/", "", '5') +
       tar_member("././@LongLink", far + '\0', 'L') + tar_member(far.substr(0, 99), "two") +
       test::pax_header("path", farther) + tar_member("short", std::string(512, 'x')) +
-      tar_member("global", "11 a=bcdef\n", 'g') + tar_member("z", "") + end_of_tar() + "after";
+      tar_member("global", "11 a=bcdef\n", 'g') + tar_member("z", "") + end_of_tar();
   const std::vector<NameAndContent> found = members_of(file);
   ASSERT_EQ(found.size(), 5u);
   EXPECT_EQ(found[0], (NameAndContent{"a", "one"}));
