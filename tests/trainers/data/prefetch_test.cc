@@ -365,11 +365,8 @@ TEST_F(StagingTest, RethrowsWhatStagingThrew) {
 TEST_F(StagingTest, StagesWhatWasGatheredBeforeAFailure) {
   Counting broken(50);
   broken.fail_at = 2;
-  Prefetcher input(broken, plan_, {}, 3, std::nullopt,
-                   [&](const Batch& batch, std::stop_token stop) {
-                     while (broken.calls() < 3) std::this_thread::yield();
-                     return step_->stage(batch.tensors, std::move(stop));
-                   });
+  Prefetcher input(broken, plan_, {}, 3, std::nullopt, stage());
+  while (broken.calls() < 3) std::this_thread::yield();
   for (int step = 0; step < 2; ++step) EXPECT_TRUE(input.next().staged);
   EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
 }
