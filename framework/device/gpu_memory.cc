@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 // Memory of a GPU, or pinned host memory if `gpu` is none.
-class BackendMemory final : public MemorySource {
+class BackendMemory : public MemorySource {
  public:
   BackendMemory(const GpuBackend& backend, std::optional<int> gpu) : backend_(backend), gpu_(gpu) {}
 
@@ -39,13 +39,13 @@ FeedMemory& all_feed_memory() {
   return instance;
 }
 
-class FeedSource final : public MemorySource {
+class FeedSource final : public BackendMemory {
  public:
-  explicit FeedSource(const GpuBackend& backend) : backend_(backend) {}
+  explicit FeedSource(const GpuBackend& backend)
+      : BackendMemory(backend, std::nullopt), backend_(backend) {}
 
-  bool on_host() const override { return true; }
   void* allocate(std::size_t bytes) override {
-    void* const memory = backend_.allocate_pinned(bytes);
+    void* const memory = BackendMemory::allocate(bytes);
     const std::lock_guard lock(all_feed_memory().mutex);
     if (memory) all_feed_memory().blocks[memory] = &backend_;
     return memory;
@@ -55,10 +55,7 @@ class FeedSource final : public MemorySource {
       const std::lock_guard lock(all_feed_memory().mutex);
       all_feed_memory().blocks.erase(memory);
     }
-    backend_.deallocate_pinned(memory);
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    backend_.copy(to, from, bytes);
+    BackendMemory::deallocate(memory);
   }
 
  private:
