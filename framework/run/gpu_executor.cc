@@ -74,13 +74,17 @@ void GpuExecutor::make_streams() {
 }
 
 void GpuExecutor::name_ranges() {
+  launch_ranges_.resize(plan_.launches.size());
+  segment_ranges_.resize(plan_.commands.segments.size());
+  if (!RangeName("step")) return;  // no profiler, so no texts
   const auto name = [this](LaunchIndex l) { return plan_.node(plan_.launches[l].node).name(); };
   for (const LaunchIndex l : plan_.launches.indices())
-    launch_ranges_.push_back(streams_[plan_.launches[l].strand].stream ? RangeName(name(l))
-                                                                       : RangeName());
-  for (const Segment& segment : plan_.commands.segments)
-    segment_ranges_.emplace_back(
-        cat("segment: ", name(segment.launches.front()), " to ", name(segment.launches.back())));
+    if (streams_[plan_.launches[l].strand].stream) launch_ranges_[l] = RangeName(name(l));
+  for (std::size_t s = 0; s < segment_ranges_.size(); ++s) {
+    const auto& launches = plan_.commands.segments[s].launches;
+    segment_ranges_[s] =
+        RangeName(cat("segment: ", name(launches.front()), " to ", name(launches.back())));
+  }
 }
 
 void GpuExecutor::run(int thread) {
