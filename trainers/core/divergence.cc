@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/weights.h"
 #include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_record.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/statistics.h"
@@ -82,13 +83,13 @@ std::string advice_by_losses(const DivergenceWatch& watch, bool runs_free,
              "the model, whose gradients may be infinite where their values are finite");
 }
 
-std::string advice_for(const DivergenceWatch& watch, BuiltTraining& built,
+std::string advice_for(const DivergenceWatch& watch, const BuiltTraining& built,
                        const Divergence& found) {
   if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
     return cat(input, "; fix this sample, or leave it out");
   if (found.bad && growth_of(watch).empty()) return found.bad->advice();
   // A tower that runs free may make its first step after another has updated the variables.
-  const bool runs_free = !built.steps().free.empty();
+  const bool runs_free = built.kind().runs_free(built.options());
   const std::string advice = advice_by_losses(watch, runs_free, found);
   if (built.options().precision != Precision::kF16) return advice;
   return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
