@@ -175,7 +175,8 @@ Option<TrainerOptions> fuse_option() {
            "1: fuse norms with the sums and ReLU around them, biases with the activations after "
            "them, the gradients of these, and sums of gradients with their updates, each into one "
            "pass over memory. On GPUs one launch makes several updates; on hosts the backward pass "
-           "recomputes batch norm with ReLU. The same bits",
+           "recomputes batch norm with ReLU. The same bits, but for some 16-bit products on GPUs "
+           "(docs/numerics.md)",
        .otherwise = "1",
        .chosen = true,
        .reported = true,
