@@ -5,6 +5,7 @@
 #include "belfry/framework/base/tensor.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/kernels/half.h"
 #include "belfry/ops/convolution/avg_pool.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/cuda/host_queue.h"
@@ -112,6 +113,21 @@ inline std::vector<Tensor> whole_numbers(const NodeKernel& kernel, int unit = 1)
   for (const TensorType& type : kernel.inputs)
     values.push_back(whole_numbers(type.shape, type.dtype, unit));
   return values;
+}
+
+// Numbers between -1 and 1, some of them 0.
+inline Tensor numbers(const Shape& shape, DType dtype, std::uint32_t seed = 7) {
+  Tensor wide(shape, DType::kF32);
+  for (float& value : wide.mutable_data<float>()) {
+    seed = seed * 1664525 + 1013904223;
+    value = seed >> 28 == 0 ? 0 : static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f;
+  }
+  if (!is_half(dtype)) return wide;
+  Tensor narrow(shape, dtype);
+  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
+                                         reinterpret_cast<std::uint16_t*>(narrow.mutable_raw()),
+                                         shape.elements());
+  return narrow;
 }
 
 // Calls visit(height, width, window down, window right, stride, padding) for many windows that fit:

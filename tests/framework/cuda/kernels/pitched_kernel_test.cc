@@ -8,7 +8,6 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/kernels/variants.h"
-#include "belfry/framework/kernels/half.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/broadcast_matmul.h"
 #include "belfry/ops/cast.h"
@@ -88,21 +87,6 @@ std::vector<std::vector<std::byte>> run(const Node& node, const std::vector<Tens
   std::vector<std::vector<std::byte>> results;
   for (std::size_t i = values.size(); i < rows.size(); ++i) results.push_back(rows[i].dense());
   return results;
-}
-
-Tensor numbers(const Shape& shape, DType dtype) {
-  Tensor wide(shape, DType::kF32);
-  std::uint32_t seed = 7;
-  for (float& value : wide.mutable_data<float>()) {
-    seed = seed * 1664525 + 1013904223;
-    value = static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f;
-  }
-  if (!is_half(dtype)) return wide;
-  Tensor narrow(shape, dtype);
-  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
-                                         reinterpret_cast<std::uint16_t*>(narrow.mutable_raw()),
-                                         shape.elements());
-  return narrow;
 }
 
 class PitchedKernels : public ::testing::Test {

@@ -68,21 +68,6 @@ Ran run(const Node& node, const std::vector<Tensor>& values, std::vector<TensorT
   return ran;
 }
 
-// Numbers between -1 and 1, some of them 0.
-Tensor numbers(const Shape& shape, DType dtype, std::uint32_t seed) {
-  Tensor wide(shape, DType::kF32);
-  for (float& value : wide.mutable_data<float>()) {
-    seed = seed * 1664525 + 1013904223;
-    value = seed >> 28 == 0 ? 0 : static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f;
-  }
-  if (!is_half(dtype)) return wide;
-  Tensor narrow(shape, dtype);
-  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
-                                         reinterpret_cast<std::uint16_t*>(narrow.mutable_raw()),
-                                         shape.elements());
-  return narrow;
-}
-
 // Makes the first two numbers -0.0 and NaN.
 void set_odd(Tensor& tensor) {
   Tensor wide({2}, DType::kF32);
